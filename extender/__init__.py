@@ -1,0 +1,1 @@
+"""The scheduler extender: an HTTP server that kube-scheduler asks for every pod."""

@@ -1,0 +1,1 @@
+"""The shared core of Islander: hardware, cluster state and placement policy, without I/O (except `islander.kube`)."""

@@ -1,0 +1,1 @@
+"""The planner: the command line that operators bring to a review."""

@@ -1,0 +1,1 @@
+"""What a node is made of: GPU products, the links between GPUs, and the islands that they form."""
