@@ -1,0 +1,47 @@
+"""Every label, annotation and resource name that Islander reads or writes, in one place."""
+
+from __future__ import annotations
+
+DOMAIN = "islander.dev"
+API_VERSION = f"{DOMAIN}/v1"
+
+# On pods.
+TOPOLOGY = f"{DOMAIN}/topology"
+TENSOR_PARALLEL_SIZE = f"{DOMAIN}/tensor-parallel-size"
+MOVABLE = f"{DOMAIN}/movable"
+RELOAD_SECONDS = f"{DOMAIN}/reload-seconds"
+
+# On nodes.
+HARDWARE = f"{DOMAIN}/hardware"
+GPUS = f"{DOMAIN}/gpus"
+
+# GPU feature discovery (k8s-device-plugin, docs/gpu-feature-discovery).
+GPU_PRESENT = "nvidia.com/gpu.present"
+GPU_PRODUCT = "nvidia.com/gpu.product"
+GPU_COUNT = "nvidia.com/gpu.count"
+GPU_MEMORY = "nvidia.com/gpu.memory"
+GPU_REPLICAS = "nvidia.com/gpu.replicas"
+GPU_SHARING_STRATEGY = "nvidia.com/gpu.sharing-strategy"
+GPU_CLIQUE = "nvidia.com/gpu.clique"
+MIG_STRATEGY = "nvidia.com/mig.strategy"
+MIG_CONFIG_STATE = "nvidia.com/mig.config.state"
+# AMD's node labeller (ROCm/k8s-device-plugin, cmd/k8s-node-labeller).
+AMD_PRODUCT = "amd.com/gpu.product-name"
+
+# Resources.
+NVIDIA_GPU = "nvidia.com/gpu"
+AMD_GPU = "amd.com/gpu"
+MIG_RESOURCE_PREFIX = "nvidia.com/mig-"
+DEFAULT_GPU_RESOURCES = (NVIDIA_GPU, AMD_GPU)
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+MIRROR_POD = "kubernetes.io/config.mirror"
+KARPENTER_DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+# The annotations that are kept of an object; all others are dropped when it is parsed.
+KEPT_POD_ANNOTATIONS = frozenset(
+    {TOPOLOGY, TENSOR_PARALLEL_SIZE, MOVABLE, RELOAD_SECONDS, MIRROR_POD, KARPENTER_DO_NOT_DISRUPT, SAFE_TO_EVICT}
+)
+KEPT_NODE_ANNOTATIONS = frozenset({HARDWARE, GPUS})

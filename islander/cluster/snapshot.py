@@ -1,0 +1,45 @@
+"""The cluster at one moment: what the extender decides on, the planner plans on, and a bug report carries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cached_property
+
+from msgspec import Struct
+
+from islander.cluster.node import Node
+from islander.cluster.pod import Pod
+from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
+
+
+class ClusterSnapshot(Struct, frozen=True, dict=True, rename="camel", omit_defaults=True):
+    """A cluster at one moment; all sequences are sorted by namespace and name.
+
+    Attributes
+    ----------
+    taken_at
+        RFC 3339 time, given by whoever took it.
+    kinds
+        Kinds that were looked at, so that "there is no budget" can be told from "nobody asked for budgets".
+    warnings
+        Objects that were skipped and why, one sentence each.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    budgets: tuple[DisruptionBudget, ...] = ()
+    priority_classes: tuple[PriorityClass, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    kinds: tuple[str, ...] = ()
+    taken_at: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def pods_by_node(self) -> dict[str, tuple[Pod, ...]]:
+        """Pods that hold devices, by the node they are bound to."""
+        by_node: defaultdict[str, list[Pod]] = defaultdict(list)
+        for pod in self.pods:
+            if pod.holds_devices:
+                by_node[pod.node].append(pod)
+        return {name: tuple(pods) for name, pods in by_node.items()}
