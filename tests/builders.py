@@ -1,0 +1,375 @@
+"""Builders of cluster values and API objects: a test names what matters to it, the rest is a usual cluster.
+
+`a_node`, `a_pod`, `a_snapshot` build domain values; `node_object`, `pod_object` build what the Kubernetes API returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from islander.cluster import names
+from islander.cluster.node import GpuReport, Node, ReportedGpu, Taint
+from islander.cluster.pod import Container, ContainerKind, Owner, Pod, PodSpec, Toleration
+from islander.cluster.resources import Resources
+from islander.cluster.snapshot import ClusterSnapshot
+from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
+
+GIB = 2**30
+H100 = "NVIDIA-H100-80GB-HBM3"
+
+Labels = Mapping[str, str]
+T = TypeVar("T")
+
+
+def sorted_pairs(values: Labels) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(values.items()))
+
+
+def resources(
+    cpu: float = 0, memory_gib: float = 0, gpus: int = 0, *, gpu_resource: str = names.NVIDIA_GPU, **extended: int
+) -> Resources:
+    """Amounts of `cpu` cores, `memory_gib` GiB, `gpus` devices, and other extended resources by keyword."""
+    counts = {gpu_resource: gpus, **extended}
+    return Resources(
+        cpu_milli=round(cpu * 1000),
+        memory_bytes=round(memory_gib * GIB),
+        extended=tuple(sorted((name, count) for name, count in counts.items() if count)),
+    )
+
+
+def a_node(
+    name: str = "n1",
+    *,
+    gpus: int = 8,
+    allocatable: int | None = None,
+    product: str | None = H100,
+    memory_mib: int = 81559,
+    hardware: str | None = None,
+    labels: Labels | None = None,
+    taints: Sequence[Taint] = (),
+    unschedulable: bool = False,
+    ready: bool = True,
+    report: GpuReport | None = None,
+    gpu_resource: str = names.NVIDIA_GPU,
+    cpu: float = 192,
+    memory_gib: float = 2048,
+    max_pods: int = 110,
+    warnings: Sequence[str] = (),
+) -> Node:
+    """A ready node with `gpus` GPUs of `product`; `allocatable` is fewer when some are withdrawn.
+
+    `product` None leaves the labels of GPU feature discovery out; `hardware` sets the annotation with that preset.
+    """
+    all_labels = {names.HOSTNAME: name}
+    if product is not None and gpus:
+        all_labels |= {
+            names.GPU_PRESENT: "true",
+            names.GPU_PRODUCT: product,
+            names.GPU_COUNT: str(gpus),
+            names.GPU_MEMORY: str(memory_mib),
+        }
+    all_labels |= labels or {}
+    offered = gpus if allocatable is None else allocatable
+    return Node(
+        name=name,
+        uid=f"uid-{name}",
+        labels=sorted_pairs(all_labels),
+        annotations=((names.HARDWARE, hardware),) if hardware is not None else (),
+        taints=tuple(taints),
+        unschedulable=unschedulable,
+        ready=ready,
+        not_ready_reason="" if ready else "KubeletNotReady",
+        capacity=resources(cpu, memory_gib, gpus, gpu_resource=gpu_resource),
+        allocatable=resources(cpu, memory_gib, offered, gpu_resource=gpu_resource),
+        max_pods=max_pods,
+        gpu_report=report,
+        warnings=tuple(warnings),
+    )
+
+
+def a_report(
+    gpus: int = 8,
+    *,
+    used: Mapping[int, str] | None = None,
+    sick: Iterable[int] = (),
+    links: Sequence[Sequence[str]] = (),
+    plugin_links: Sequence[Sequence[str]] = (),
+    numa: Sequence[int | None] = (),
+    topology_manager_policy: str = "",
+) -> GpuReport:
+    """A node's report of its GPUs; `used` maps a GPU index to the `namespace/name` of its pod."""
+    users = used or {}
+    unhealthy = set(sick)
+    return GpuReport(
+        gpus=tuple(
+            ReportedGpu(
+                index=i,
+                uuid=f"GPU-{i}",
+                numa=numa[i] if i < len(numa) else None,
+                healthy=i not in unhealthy,
+                pod=users.get(i),
+            )
+            for i in range(gpus)
+        ),
+        links=tuple(tuple(row) for row in links),
+        plugin_links=tuple(tuple(row) for row in plugin_links),
+        topology_manager_policy=topology_manager_policy,
+    )
+
+
+def a_container(
+    name: str = "vllm",
+    *,
+    gpus: int = 0,
+    tp: int | None = None,
+    argv: Sequence[str] = (),
+    env: Labels | None = None,
+    kind: ContainerKind = ContainerKind.APP,
+    cpu: float = 0,
+    memory_gib: float = 0,
+    gpu_resource: str = names.NVIDIA_GPU,
+) -> Container:
+    """A container; with `tp` it runs `vllm serve` with that tensor parallel size."""
+    words = tuple(argv)
+    if tp is not None:
+        words = words or ("vllm", "serve", "some/model")
+        words = (*words, "--tensor-parallel-size", str(tp))
+    return Container(
+        name=name,
+        kind=kind,
+        requests=resources(cpu, memory_gib, gpus, gpu_resource=gpu_resource),
+        argv=words,
+        env=sorted_pairs(env or {}),
+    )
+
+
+def a_pod(
+    name: str = "p1",
+    *,
+    gpus: int = 1,
+    tp: int | None = None,
+    node: str = "",
+    namespace: str = "default",
+    phase: str | None = None,
+    ready: bool | None = None,
+    topology: str | None = None,
+    priority: int = 0,
+    owner: Owner | None = None,
+    labels: Labels | None = None,
+    annotations: Labels | None = None,
+    containers: Sequence[Container] | None = None,
+    node_selector: Labels | None = None,
+    tolerations: Sequence[Toleration] = (),
+    gpu_resource: str = names.NVIDIA_GPU,
+    cpu: float = 1,
+    memory_gib: float = 1,
+    deleted: str = "",
+    nominated_node: str = "",
+    created: str = "2026-01-01T00:00:00Z",
+    grace_seconds: int = 30,
+    **spec: Any,
+) -> Pod:
+    """A pod with one container of `gpus` GPUs; Running when `node` is given, else Pending.
+
+    `tp` adds vLLM's flag; `topology` sets the annotation; `containers` replaces the one container (the pod's request
+    is then the sum of the apps). Further keywords are fields of `PodSpec`.
+    """
+    if containers is None:
+        containers = (a_container(gpus=gpus, tp=tp, cpu=cpu, memory_gib=memory_gib, gpu_resource=gpu_resource),)
+    total = Resources()
+    for container in containers:
+        total = total.plus(container.requests)
+    kept = dict(annotations or {})
+    if topology is not None:
+        kept[names.TOPOLOGY] = topology
+    running = bool(node) if phase is None else phase == "Running"
+    return Pod(
+        namespace=namespace,
+        name=name,
+        uid=f"uid-{namespace}-{name}",
+        spec=PodSpec(
+            containers=tuple(containers),
+            requests=spec.pop("requests", total),
+            node_selector=sorted_pairs(node_selector or {}),
+            tolerations=tuple(tolerations),
+            priority=priority,
+            grace_seconds=grace_seconds,
+            **spec,
+        ),
+        node=node,
+        nominated_node=nominated_node,
+        phase=phase if phase is not None else ("Running" if node else "Pending"),
+        ready=running if ready is None else ready,
+        labels=sorted_pairs(labels or {}),
+        annotations=sorted_pairs(kept),
+        owner=owner,
+        created=created,
+        started=created if running else "",
+        deleted=deleted,
+    )
+
+
+def a_workload(
+    name: str = "w1",
+    *,
+    kind: str = "ReplicaSet",
+    namespace: str = "default",
+    replicas: int | None = 1,
+    ready_replicas: int | None = None,
+    owner: Owner | None = None,
+    labels: Labels | None = None,
+) -> Workload:
+    """A controller of pods; all its replicas are ready unless `ready_replicas` says otherwise."""
+    return Workload(
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        uid=f"uid-{kind}-{namespace}-{name}",
+        replicas=replicas,
+        ready_replicas=(replicas or 0) if ready_replicas is None else ready_replicas,
+        owner=owner,
+        labels=sorted_pairs(labels or {}),
+    )
+
+
+def owned_by(workload: Workload) -> Owner:
+    """The owner reference of a pod (or workload) that `workload` controls."""
+    api_versions = {"Job": "batch/v1", "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1"}
+    return Owner(workload.kind, workload.name, workload.uid, api_versions.get(workload.kind, "apps/v1"))
+
+
+def a_snapshot(
+    *objects: Node | Pod | Workload | DisruptionBudget | PriorityClass | Namespace,
+    kinds: Sequence[str] | None = None,
+    taken_at: str = "2026-01-01T00:00:00Z",
+    warnings: Sequence[str] = (),
+) -> ClusterSnapshot:
+    """A snapshot of `objects` in any order; the kinds looked at are those given, plus nodes and pods."""
+
+    def of(kind: type[T]) -> list[T]:
+        return [o for o in objects if isinstance(o, kind)]
+
+    workloads = of(Workload)
+    seen = {"Node", "Pod"} | {type(o).__name__ for o in objects if not isinstance(o, Workload | DisruptionBudget)}
+    seen |= {w.kind for w in workloads} | ({"PodDisruptionBudget"} if of(DisruptionBudget) else set())
+    return ClusterSnapshot(
+        nodes=tuple(sorted(of(Node), key=lambda n: n.name)),
+        pods=tuple(sorted(of(Pod), key=lambda p: (p.namespace, p.name))),
+        workloads=tuple(sorted(workloads, key=lambda w: (w.kind, w.namespace, w.name))),
+        budgets=tuple(sorted(of(DisruptionBudget), key=lambda b: (b.namespace, b.name))),
+        priority_classes=tuple(sorted(of(PriorityClass), key=lambda c: c.name)),
+        namespaces=tuple(sorted(of(Namespace), key=lambda n: n.name)),
+        kinds=tuple(sorted(seen if kinds is None else kinds)),
+        taken_at=taken_at,
+        warnings=tuple(warnings),
+    )
+
+
+def node_object(
+    name: str = "n1",
+    *,
+    gpus: int = 8,
+    allocatable: int | None = None,
+    product: str | None = H100,
+    labels: Labels | None = None,
+    annotations: Labels | None = None,
+    taints: Sequence[Mapping[str, str]] = (),
+    unschedulable: bool = False,
+    ready: bool = True,
+) -> dict[str, Any]:
+    """A Node as the API returns it."""
+    all_labels = {names.HOSTNAME: name}
+    if product is not None and gpus:
+        all_labels |= {names.GPU_PRESENT: "true", names.GPU_PRODUCT: product, names.GPU_COUNT: str(gpus)}
+    all_labels |= labels or {}
+    amounts = {"cpu": "192", "memory": "2113396Mi", "ephemeral-storage": "900Gi", "pods": "110"}
+    offered = gpus if allocatable is None else allocatable
+    spec: dict[str, Any] = {"podCIDR": "10.0.0.0/24"}
+    if taints:
+        spec["taints"] = [dict(t) for t in taints]
+    if unschedulable:
+        spec["unschedulable"] = True
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": all_labels,
+            "annotations": dict(annotations or {}),
+        },
+        "spec": spec,
+        "status": {
+            "capacity": amounts | ({names.NVIDIA_GPU: str(gpus)} if gpus else {}),
+            "allocatable": amounts | ({names.NVIDIA_GPU: str(offered)} if gpus else {}),
+            "conditions": [
+                {"type": "MemoryPressure", "status": "False", "reason": "KubeletHasSufficientMemory"},
+                {
+                    "type": "Ready",
+                    "status": "True" if ready else "False",
+                    "reason": "KubeletReady" if ready else "KubeletNotReady",
+                },
+            ],
+        },
+    }
+
+
+def container_object(
+    name: str = "vllm",
+    *,
+    gpus: int | str | None = None,
+    requests: Mapping[str, Any] | None = None,
+    limits: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> dict[str, Any]:
+    """A container as the API returns it; `gpus` sets request and limit of `nvidia.com/gpu`."""
+    asked = {} if gpus is None else {names.NVIDIA_GPU: gpus if isinstance(gpus, str) else str(gpus)}
+    wanted = {"requests": {**asked, **(requests or {})}, "limits": {**asked, **(limits or {})}}
+    return {"name": name, "image": "some/image:1", "resources": {k: v for k, v in wanted.items() if v}, **fields}
+
+
+def pod_object(
+    name: str = "p1",
+    *,
+    namespace: str = "default",
+    gpus: int | str | None = 1,
+    node: str = "",
+    phase: str | None = None,
+    labels: Labels | None = None,
+    annotations: Labels | None = None,
+    containers: Sequence[Mapping[str, Any]] | None = None,
+    init_containers: Sequence[Mapping[str, Any]] = (),
+    metadata: Mapping[str, Any] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A Pod as the API returns it, Running when `node` is given; `metadata`, `spec`, `status` are merged over it."""
+    base_spec: dict[str, Any] = {
+        "containers": [dict(c) for c in (containers if containers is not None else [container_object(gpus=gpus)])],
+        "schedulerName": "default-scheduler",
+        "terminationGracePeriodSeconds": 30,
+        "priority": 0,
+    }
+    if init_containers:
+        base_spec["initContainers"] = [dict(c) for c in init_containers]
+    if node:
+        base_spec["nodeName"] = node
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{namespace}-{name}",
+            "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": dict(labels or {}),
+            "annotations": dict(annotations or {}),
+            **(metadata or {}),
+        },
+        "spec": {**base_spec, **(spec or {})},
+        "status": {"phase": phase or ("Running" if node else "Pending"), **(status or {})},
+    }
