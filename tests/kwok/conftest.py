@@ -1,0 +1,90 @@
+"""Fixtures of the tests that need a real control plane; everything in this folder is marked `kwok`."""
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.kwok.controlplane import objects
+from tests.kwok.controlplane.api import Api
+from tests.kwok.controlplane.build import ready_binary
+from tests.kwok.controlplane.cluster import ControlPlane
+from tests.kwok.controlplane.programs import DEFAULT_MINOR, control_plane_programs
+from tests.kwok.controlplane.tidy import remove_everything
+
+_HERE = Path(__file__).parent
+_numbers = count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option; it is known when this folder is named on the command line, the variable always."""
+    parser.addoption(
+        "--kube-minor", help=f"Kubernetes minor of the control plane (default KUBE_MINOR or {DEFAULT_MINOR})"
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder."""
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.kwok)
+
+
+@pytest.fixture(scope="session")
+def kube_minor(request: pytest.FixtureRequest) -> str:
+    """The Kubernetes minor that is tested, its programs built."""
+    minor = request.config.getoption("--kube-minor", default=None) or os.environ.get("KUBE_MINOR") or DEFAULT_MINOR
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    # The first build takes minutes: what it says must reach the person who waits.
+    with capture.global_and_fixture_disabled():
+        for program in control_plane_programs(minor):
+            ready_binary(program)
+    return str(minor)
+
+
+@pytest.fixture(scope="session")
+def shared_control_plane(kube_minor: str) -> Iterator[ControlPlane]:
+    """One control plane for the whole run; use `control_plane`, which is clean."""
+    with ControlPlane(kube_minor) as control_plane:
+        yield control_plane
+
+
+@pytest.fixture(scope="session")
+def shared_rbac_control_plane(kube_minor: str) -> Iterator[ControlPlane]:
+    """One control plane under RBAC for the whole run; use `rbac_control_plane`, which is clean."""
+    with ControlPlane(kube_minor, rbac=True) as control_plane:
+        yield control_plane
+
+
+@pytest.fixture
+def control_plane(shared_control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """A control plane with the stock kube-scheduler, no nodes and no pods."""
+    shared_control_plane.only_the_stock_scheduler()
+    yield shared_control_plane
+    remove_everything(shared_control_plane.api)
+
+
+@pytest.fixture
+def rbac_control_plane(shared_rbac_control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The same where RBAC decides."""
+    shared_rbac_control_plane.only_the_stock_scheduler()
+    yield shared_rbac_control_plane
+    remove_everything(shared_rbac_control_plane.api)
+
+
+@pytest.fixture
+def api(control_plane: ControlPlane) -> Api:
+    """The administrator's client of `control_plane`."""
+    return control_plane.api
+
+
+@pytest.fixture
+def namespace(api: Api, request: pytest.FixtureRequest) -> str:
+    """A fresh namespace of `control_plane`, named after the test."""
+    stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())[:40].strip("-")
+    name = f"{stem}-{next(_numbers)}"
+    api.create(objects.namespace(name))
+    return name

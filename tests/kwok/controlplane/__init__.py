@@ -1,0 +1,1 @@
+"""Starts, drives and stops a real control plane on loopback."""
