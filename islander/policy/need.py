@@ -84,10 +84,13 @@ def need_of(pod: Pod, settings: PolicySettings) -> PodNeed:
     if not resource:
         return NO_GPUS
     sizes = parallel_sizes(pod)
+    explicit = _explicit_topology(pod)
+    # Who asks for a topology without naming a parallel size means all GPUs of the container.
+    whole = sizes.source == "request" and explicit in (Topology.REQUIRED, Topology.PREFERRED)
     containers = tuple(
         ContainerNeed(
             gpus=container.requests.count(resource),
-            island=_island_of(container, container.requests.count(resource), sizes.tensor_of(container.name)),
+            island=_island_of(container, resource, None if whole else sizes.tensor_of(container.name)),
             kind=container.kind,
         )
         for container in pod.spec.containers
@@ -99,7 +102,7 @@ def need_of(pod: Pod, settings: PolicySettings) -> PodNeed:
         resource=resource,
         gpus=pod.spec.requests.count(resource),
         containers=containers,
-        topology=_topology_of(pod, settings.topology_default if wants_island else Topology.IGNORED),
+        topology=explicit or (settings.topology_default if wants_island else Topology.IGNORED),
         tensor_parallel=sizes.tensor,
         pipeline_parallel=sizes.pipeline,
         products=products,
@@ -116,14 +119,17 @@ def _resource_of(pod: Pod, settings: PolicySettings) -> str:
     return next((name for name in requested if name.startswith(names.MIG_RESOURCE_PREFIX)), "")
 
 
-def _island_of(container: Container, gpus: int, tensor_parallel: int) -> int:
+def _island_of(container: Container, resource: str, tensor_parallel: int | None) -> int:
     """Return the island a container needs; a tensor parallel size beyond its GPUs spans pods, and wants them all."""
-    return 1 if container.kind is ContainerKind.INIT else max(1, min(gpus, tensor_parallel))
+    if container.kind is ContainerKind.INIT:
+        return 1
+    gpus = container.requests.count(resource)
+    return gpus if tensor_parallel is None else max(1, min(gpus, tensor_parallel))
 
 
-def _topology_of(pod: Pod, default: Topology) -> Topology:
+def _explicit_topology(pod: Pod) -> Topology | None:
     value = pod.annotation(names.TOPOLOGY)
-    return Topology(value) if value in Topology._value2member_map_ else default
+    return Topology(value) if value in Topology._value2member_map_ else None
 
 
 def _gpu_kind(pod: Pod) -> tuple[tuple[str, ...] | None, int]:

@@ -17,6 +17,7 @@ class Code(StrEnum):
     WRONG_PRODUCT = "WRONG_PRODUCT"
     GPU_MEMORY_TOO_SMALL = "GPU_MEMORY_TOO_SMALL"
     NUMA_SPLIT = "NUMA_SPLIT"
+    SHARED_GPUS = "SHARED_GPUS"
     MIG_NOT_PLACEABLE = "MIG_NOT_PLACEABLE"
     CLIQUE_TOO_SMALL = "CLIQUE_TOO_SMALL"
     RESERVED = "RESERVED"
@@ -94,6 +95,11 @@ REASONS: dict[Code, ReasonText] = {
         "kubelet would refuse GPUs from several NUMA nodes",
         "The node's Topology Manager policy admits only GPUs of one NUMA node, and too few are free there.",
         "Free GPUs on one NUMA node, or relax the node's Topology Manager policy.",
+    ),
+    Code.SHARED_GPUS: ReasonText(
+        "node shares its GPUs, so two of them may be one",
+        "The node offers time slices or MPS replicas under the name of whole GPUs; two replicas may be the same GPU.",
+        "Use a node with whole GPUs, or annotate the pod `islander.dev/topology: ignored` to accept replicas.",
     ),
     Code.MIG_NOT_PLACEABLE: ReasonText(
         "MIG device cannot be placed on this node",
