@@ -1,1 +1,1 @@
-"""Tests on a real control plane: etcd, kube-apiserver, kube-scheduler, kube-controller-manager and kwok as local processes."""
+"""Tests on a real control plane that runs as local processes."""

@@ -16,13 +16,14 @@ from tests.kwok.controlplane.programs import DEFAULT_MINOR, control_plane_progra
 from tests.kwok.controlplane.tidy import remove_everything
 
 _HERE = Path(__file__).parent
+_VARIABLE = "ISLANDER_KUBE_MINOR"
 _numbers = count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option; it is known when this folder is named on the command line, the variable always."""
     parser.addoption(
-        "--kube-minor", help=f"Kubernetes minor of the control plane (default KUBE_MINOR or {DEFAULT_MINOR})"
+        "--kube-minor", help=f"Kubernetes minor of the control plane (default: {_VARIABLE} or {DEFAULT_MINOR})"
     )
 
 
@@ -36,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def kube_minor(request: pytest.FixtureRequest) -> str:
     """The Kubernetes minor that is tested, its programs built."""
-    minor = request.config.getoption("--kube-minor", default=None) or os.environ.get("KUBE_MINOR") or DEFAULT_MINOR
+    minor = request.config.getoption("--kube-minor", default=None) or os.environ.get(_VARIABLE) or DEFAULT_MINOR
     capture = request.config.pluginmanager.getplugin("capturemanager")
     # The first build takes minutes: what it says must reach the person who waits.
     with capture.global_and_fixture_disabled():
@@ -84,7 +85,17 @@ def api(control_plane: ControlPlane) -> Api:
 @pytest.fixture
 def namespace(api: Api, request: pytest.FixtureRequest) -> str:
     """A fresh namespace of `control_plane`, named after the test."""
-    stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())[:40].strip("-")
+    return _fresh_namespace(api, request.node.name)
+
+
+@pytest.fixture
+def rbac_namespace(rbac_control_plane: ControlPlane, request: pytest.FixtureRequest) -> str:
+    """A fresh namespace of `rbac_control_plane`, named after the test."""
+    return _fresh_namespace(rbac_control_plane.api, request.node.name)
+
+
+def _fresh_namespace(api: Api, test_name: str) -> str:
+    stem = re.sub(r"[^a-z0-9]+", "-", test_name.removeprefix("test_").lower())[:40].strip("-")
     name = f"{stem}-{next(_numbers)}"
     api.create(objects.namespace(name))
     return name

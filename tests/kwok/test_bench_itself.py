@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,7 @@ def test_control_plane_reports_the_minor_that_was_asked_for(control_plane: Contr
 def test_node_becomes_ready_and_keeps_its_allocatable(api: Api) -> None:
     api.create(gpu_node("gpu-1", 8, allocatable={GPU: "6", "nvidia.com/mig-1g.10gb": "7"}, capacity={GPU: "8"}))
 
-    node = wait_until(lambda: next((node for node in api.items(paths.NODES) if is_ready(node)), None))
+    node = wait_until(lambda: [node for node in api.items(paths.NODES) if is_ready(node)])[0]
 
     assert node["status"]["allocatable"][GPU] == "6"
     assert node["status"]["capacity"][GPU] == "8"
@@ -182,10 +181,10 @@ def test_dry_run_leaves_nothing_behind(api: Api, namespace: str) -> None:
     assert api.items(paths.pods(namespace)) == []
 
 
-def test_rbac_refuses_a_token_without_rights(rbac_control_plane: ControlPlane) -> None:
+def test_rbac_refuses_a_token_without_rights(rbac_control_plane: ControlPlane, rbac_namespace: str) -> None:
     admin = rbac_control_plane.api
-    admin.create(service_account("reader"))
-    token = admin.service_account_token("default", "reader")
+    admin.create(service_account("reader", namespace=rbac_namespace))
+    token = admin.service_account_token(rbac_namespace, "reader")
 
     with rbac_control_plane.api_as(token) as reader:
         with pytest.raises(ApiError) as refusal:
@@ -193,7 +192,7 @@ def test_rbac_refuses_a_token_without_rights(rbac_control_plane: ControlPlane) -
         assert refusal.value.code == 403
 
         admin.create(cluster_role("node-reader", [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]))
-        admin.create(cluster_role_binding("node-reader", "node-reader", "default", "reader"))
+        admin.create(cluster_role_binding("node-reader", "node-reader", rbac_namespace, "reader"))
         admin.create(gpu_node("gpu-1"))
 
         def visible_nodes() -> list[str]:
@@ -209,10 +208,12 @@ def test_rbac_refuses_a_token_without_rights(rbac_control_plane: ControlPlane) -
     assert refusal.value.code == 403
 
 
-def test_kubeconfig_of_a_service_account_names_server_certificate_and_token(rbac_control_plane: ControlPlane) -> None:
-    rbac_control_plane.api.create(service_account("extender"))
+def test_kubeconfig_of_a_service_account_names_server_certificate_and_token(
+    rbac_control_plane: ControlPlane, rbac_namespace: str
+) -> None:
+    rbac_control_plane.api.create(service_account("extender", namespace=rbac_namespace))
 
-    config = json.loads(rbac_control_plane.kubeconfig_of("default", "extender").read_text())
+    config = json.loads(rbac_control_plane.kubeconfig_of(rbac_namespace, "extender").read_text())
 
     cluster = config["clusters"][0]["cluster"]
     assert cluster["server"] == rbac_control_plane.server
@@ -222,7 +223,7 @@ def test_kubeconfig_of_a_service_account_names_server_certificate_and_token(rbac
             {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}},
             path="/apis/authentication.k8s.io/v1/selfsubjectreviews",
         )
-    assert review["status"]["userInfo"]["username"] == "system:serviceaccount:default:extender"
+    assert review["status"]["userInfo"]["username"] == f"system:serviceaccount:{rbac_namespace}:extender"
 
 
 def test_recorder_misbehaves_as_told(control_plane: ControlPlane, namespace: str) -> None:
@@ -287,10 +288,7 @@ time.sleep(600)
     wait_until(gone)
 
 
-def test_thousand_nodes_can_be_made_at_once(api: Api) -> None:
-    started = time.monotonic()
+def test_hundreds_of_nodes_are_made_at_once_and_become_ready(api: Api) -> None:
+    api.create_all(gpu_node(f"gpu-{number:03}") for number in range(300))
 
-    api.create_all(gpu_node(f"gpu-{number:04}") for number in range(1000))
-
-    wait_until(lambda: sum(is_ready(node) for node in api.items(paths.NODES)) == 1000, timeout_seconds=120)
-    print(f"1,000 nodes Ready after {time.monotonic() - started:.1f} s")
+    wait_until(lambda: sum(is_ready(node) for node in api.items(paths.NODES)) == 300, timeout_seconds=60)

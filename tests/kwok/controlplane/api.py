@@ -114,7 +114,7 @@ class Api:
             raise
 
     def create(self, obj: Json, *, dry_run: bool = False, path: str | None = None) -> Json:
-        """Create an object where its kind belongs, or below `path`; a dry run goes through admission and stops there."""
+        """Create an object where its kind belongs, or below `path`; a dry run stops after admission."""
         return self.request("POST", path or paths.collection_of(obj), obj, **_dry(dry_run))
 
     def replace(self, obj: Json, *, subresource: str = "") -> Json:

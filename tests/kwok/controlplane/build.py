@@ -53,7 +53,7 @@ def _cached_path(program: Program) -> Path:
 
 
 def _build(program: Program, binary: Path) -> None:
-    """Build into a folder beside the final one and rename it, so that a broken build leaves nothing that looks whole."""
+    """Build into a folder beside the final one and rename it, so that half a build never looks whole."""
     go = go_program()
     with tempfile.TemporaryDirectory(prefix="build-", dir=cache_folder()) as scratch:
         target = Path(scratch) / program.name

@@ -71,6 +71,7 @@ def start_apiserver(
             "--max-requests-inflight=0",
             "--max-mutating-requests-inflight=0",
             "--profiling=false",
+            "--delete-collection-workers=16",
             *extra_args,
         ]
 

@@ -19,8 +19,10 @@ def data_folder() -> Iterator[Path]:
     _remove_leftovers(parent)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
     try:
-        with (folder / "in-use").open("w") as lock:
+        with (folder / "in-use.new").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            # Under its final name the file is locked from the start: nobody can take the folder for a leftover.
+            Path(lock.name).rename(folder / "in-use")
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

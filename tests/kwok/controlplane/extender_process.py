@@ -133,7 +133,7 @@ class ExtenderProcess:
         return answer
 
     def post(self, path: str, body: object) -> tuple[int, Any]:
-        """Return the status and the parsed answer to a POST, whatever the status is; text that is no JSON stays text."""
+        """Return the status and the parsed answer to a POST, whatever the status is; other text stays text."""
         answer = self._http.request(
             "POST",
             f"{self.url}{path}",

@@ -12,9 +12,25 @@ _PLURALS = {
     "Topology": "topologies",
 }
 _CLUSTER_SCOPED = frozenset(
-    "ClusterQueue ClusterRole ClusterRoleBinding Cohort CustomResourceDefinition DeviceClass DeviceTaintRule "
-    "MutatingWebhookConfiguration Namespace Node PersistentVolume PriorityClass ResourceFlavor ResourceSlice "
-    "StorageClass Topology ValidatingWebhookConfiguration".split()
+    {
+        "ClusterQueue",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Cohort",
+        "CustomResourceDefinition",
+        "DeviceClass",
+        "DeviceTaintRule",
+        "MutatingWebhookConfiguration",
+        "Namespace",
+        "Node",
+        "PersistentVolume",
+        "PriorityClass",
+        "ResourceFlavor",
+        "ResourceSlice",
+        "StorageClass",
+        "Topology",
+        "ValidatingWebhookConfiguration",
+    }
 )
 
 NODES = "/api/v1/nodes"

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from tests.kwok.controlplane.ports import free_ports
@@ -27,7 +28,7 @@ if os.getppid() != int(sys.argv[1]):
 os.execvp(sys.argv[2], sys.argv[2:])
 """
 
-# The kernel looks at the thread, not at the process: every program is started by this one, which lives as long as we do.
+# The kernel looks at the thread, not at the process: this one starts every program and lives as long as we do.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="testbench-starter")
 
 
@@ -147,7 +148,7 @@ def start_process(
         ports = fixed_ports or free_ports(port_count)
         process = LocalProcess(name, command(ports), log, ports, env)
         try:
-            process.wait_until_ready(lambda ports=ports: ready(ports), timeout_seconds)
+            process.wait_until_ready(partial(ready, ports), timeout_seconds)
         except BaseException:
             clash = not process.alive and _CLASH in process.log_text().lower()
             process.stop()

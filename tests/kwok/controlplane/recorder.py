@@ -209,5 +209,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Say nothing about requests that were answered."""

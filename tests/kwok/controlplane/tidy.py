@@ -22,6 +22,10 @@ _CLUSTER_WIDE = (
     ("resource.k8s.io/v1", "DeviceClass"),
     ("v1", "Node"),
 )
+_RBAC = (
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+)
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
@@ -34,14 +38,22 @@ def remove_everything(api: Api, timeout_seconds: float = 60.0) -> None:
     for name in _names(api, paths.NAMESPACES, lambda name: name not in _SYSTEM_NAMESPACES):
         api.delete(f"{paths.NAMESPACES}/{name}")
 
-    def left() -> list[str]:
-        found: list[Json] = [*api.items(paths.ALL_PODS), *api.items(paths.NODES)]
-        if found:
+    for path in _RBAC:
+        api.request("DELETE", path, {}, labelSelector="!kubernetes.io/bootstrapping")
+
+    def left() -> list[Json]:
+        found = [*api.items(paths.ALL_PODS), *api.items(paths.NODES)]
+        # A controller may have made one more pod before it saw that its owner is gone.
+        if any("deletionTimestamp" not in obj["metadata"] for obj in found):
             for path in _collections(api):
                 api.delete(path, grace_seconds=0)
-        return [f"{obj['metadata'].get('namespace', 'node')}/{obj['metadata']['name']}" for obj in found]
+        return found
 
-    wait_until(lambda: not left(), timeout_seconds=timeout_seconds, what=lambda: f"still there: {left()[:10]}")
+    def told() -> str:
+        names = [f"{obj['metadata'].get('namespace', 'node')}/{obj['metadata']['name']}" for obj in left()]
+        return f"{len(names)} objects gone, such as {names[:5]}"
+
+    wait_until(lambda: not left(), timeout_seconds=timeout_seconds, what=told)
 
 
 def _collections(api: Api) -> list[str]:
