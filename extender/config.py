@@ -78,6 +78,8 @@ class Listen(_Section):
 
     Attributes
     ----------
+    address
+        Address that is bound; plain HTTP belongs on a loopback address only.
     port
         0 lets the system choose.
     threads
@@ -100,7 +102,17 @@ class Listen(_Section):
 
 
 class Tls(_Section):
-    """TLS of the server; with `client_ca_file` only clients with a certificate of that authority are served."""
+    """TLS of the server.
+
+    Attributes
+    ----------
+    cert_file
+        Certificate chain, PEM.
+    key_file
+        Its private key, PEM.
+    client_ca_file
+        Only clients with a certificate of this authority are served; None serves everybody.
+    """
 
     cert_file: str = Field(min_length=1)
     key_file: str = Field(min_length=1)
@@ -108,21 +120,45 @@ class Tls(_Section):
 
 
 class MixEntry(_Section):
-    """One entry of the demand mix: replicas with `gpus` GPUs per node come with this weight."""
+    """One entry of the demand mix.
+
+    Attributes
+    ----------
+    gpus
+        GPUs that one replica asks of one node.
+    weight
+        How often such replicas come, compared with the other entries.
+    """
 
     gpus: int = Field(ge=1, le=64)
     weight: float = Field(gt=0.0, allow_inf_nan=False, strict=False)
 
 
 class ReservationObject(_Section):
-    """The object in the API that carries the reservations of plans in progress."""
+    """The object in the API that carries the reservations of plans in progress.
+
+    Attributes
+    ----------
+    namespace
+        Its namespace.
+    name
+        Its name.
+    """
 
     namespace: str = Field(default="islander", min_length=1)
     name: str = Field(default="islander-reservations", min_length=1)
 
 
 class Log(_Section):
-    """What is logged, and how."""
+    """What is logged, and how.
+
+    Attributes
+    ----------
+    format
+        Lines for people, or one JSON object per line.
+    level
+        The least severe level that is written.
+    """
 
     format: Literal["text", "json"] = "text"
     level: Literal["debug", "info", "warning", "error"] = "info"
