@@ -1,4 +1,7 @@
-"""How many GPUs of a node are free, and which sets of them may be: counts from the API, identity from the best source."""
+"""How many GPUs of a node are free, and which sets of them that may be.
+
+Counts come from the API, as kube-scheduler counts them; identity comes from the best source there is.
+"""
 
 from __future__ import annotations
 
@@ -143,9 +146,7 @@ def _free_sets(
     return _sets_of_size(healthy if healthy.bit_count() >= free else hardware.all_gpus, free)
 
 
-def _reported_sets(
-    report: GpuReport, hardware: Hardware, holders: Sequence[Pod], resource: str
-) -> tuple[int, ...]:
+def _reported_sets(report: GpuReport, hardware: Hardware, holders: Sequence[Pod], resource: str) -> tuple[int, ...]:
     """Return the free sets that a report allows, after the pods that it does not know yet have picked."""
     alive = {pod.key: pod for pod in holders}
     free = 0

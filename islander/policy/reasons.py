@@ -29,6 +29,9 @@ class Code(StrEnum):
     NOT_ENOUGH_CPU = "NOT_ENOUGH_CPU"
     NOT_ENOUGH_MEMORY = "NOT_ENOUGH_MEMORY"
     NOT_ENOUGH_PODS = "NOT_ENOUGH_PODS"
+    HOST_PORT_TAKEN = "HOST_PORT_TAKEN"
+    POD_AFFINITY_MISMATCH = "POD_AFFINITY_MISMATCH"
+    TOPOLOGY_SPREAD = "TOPOLOGY_SPREAD"
     INVALID_REQUEST = "INVALID_REQUEST"
 
 
@@ -158,6 +161,22 @@ REASONS: dict[Code, ReasonText] = {
         "The node's pod limit is reached.",
         "Move a pod away, or raise the kubelet's pod limit.",
         curable_by_preemption=True,
+    ),
+    Code.HOST_PORT_TAKEN: ReasonText(
+        "host port of the pod is in use on the node",
+        "A pod on the node occupies a host port that the pod asks for.",
+        "Use another port, or no host network.",
+        curable_by_preemption=True,
+    ),
+    Code.POD_AFFINITY_MISMATCH: ReasonText(
+        "required affinity between pods forbids the node",
+        "The pod's required affinity or anti-affinity fails there, or a pod there excludes it.",
+        "Loosen the rule to a preference, or move the other pod.",
+    ),
+    Code.TOPOLOGY_SPREAD: ReasonText(
+        "topology spread of the pod would be broken",
+        "The pod on this node would make the difference between domains larger than `maxSkew` allows.",
+        "Raise `maxSkew`, use `ScheduleAnyway`, or make room in the emptier domain.",
     ),
     Code.INVALID_REQUEST: ReasonText(
         "pod's GPU request is not valid",
