@@ -111,7 +111,7 @@ class Tls(_Section):
     key_file
         Its private key, PEM.
     client_ca_file
-        Only clients with a certificate of this authority are served; None serves everybody.
+        Only clients with a certificate of this authority are served; without it everybody is.
     """
 
     cert_file: str = Field(min_length=1)
@@ -140,9 +140,9 @@ class ReservationObject(_Section):
     Attributes
     ----------
     namespace
-        Its namespace.
+        Namespace of the object that holds reservations.
     name
-        Its name.
+        Name of the object that holds reservations.
     """
 
     namespace: str = Field(default="islander", min_length=1)
