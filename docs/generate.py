@@ -1,0 +1,152 @@
+"""Writes the reference pages that come from code: reason codes, configuration. Run as `python -m docs.generate`.
+
+A page keeps its hand-written head; what follows the marker is replaced. tests/unit/test_docs.py fails when a page is
+not what this program would write.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from extender.config import ExtenderConfig
+from islander.policy.reasons import REASONS
+
+FOLDER = Path(__file__).parent
+MARKER = "<!-- generated: `make docs` writes what follows -->\n"
+
+
+def codes() -> str:
+    """Return the list of reason codes with sentence, cause and cure."""
+    blocks = []
+    for code, text in REASONS.items():
+        tail = "kube-scheduler's preemption can cure it." if text.curable_by_preemption else ""
+        blocks.append(
+            f"### `{code.value}`\n\n> {text.sentence}\n\n- **Cause:** {text.cause}\n- **Cure:** {text.cure}\n"
+            + (f"- {tail}\n" if tail else "")
+        )
+    return "\n".join(blocks)
+
+
+def configuration() -> str:
+    """Return the table of configuration keys: key, type and range, default, meaning."""
+    rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
+    rows += [
+        f"| `{key}` | {_value(field)} | {_default(field)} | {meaning} |"
+        for key, field, meaning in _keys(ExtenderConfig)
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo, str]]:
+    meanings = _attributes(model)
+    for name, field in model.model_fields.items():
+        if name in ("api_version", "kind"):
+            continue
+        key = prefix + (field.alias or name)
+        section = _section_of(field)
+        if section is None:
+            yield key, field, meanings[name]
+        else:
+            if name in meanings:
+                yield key, field, meanings[name]
+            listed = typing.get_origin(_plain(field.annotation)) is list or "list[" in str(field.annotation)
+            yield from _keys(section, f"{key}{'[]' if listed else ''}.")
+
+
+def _attributes(model: type[BaseModel]) -> dict[str, str]:
+    """Return the sentences of a docstring's Attributes section by field name, in one line each."""
+    _, _, listed = (model.__doc__ or "").partition("Attributes\n    ----------\n")
+    found = re.findall(r"^    (\w+)\n((?:        .*\n?)+)", listed, re.MULTILINE)
+    return {name: " ".join(text.split()).replace("None:", "Absent:") for name, text in found}
+
+
+def _plain(annotation: object) -> object:
+    return typing.get_args(annotation)[0] if typing.get_origin(annotation) is typing.Annotated else annotation
+
+
+def _members(annotation: object) -> tuple[object, ...]:
+    annotation = _plain(annotation)
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return tuple(member for part in typing.get_args(annotation) for member in _members(part))
+    return (annotation,)
+
+
+def _section_of(field: FieldInfo) -> type[BaseModel] | None:
+    for member in _members(field.annotation):
+        inner = typing.get_args(member)[0] if typing.get_origin(member) is list else member
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            return inner
+    return None
+
+
+def _value(field: FieldInfo) -> str:
+    words = [_type_word(member) for member in _members(field.annotation) if member is not type(None)]
+    if any("duration" in str(meta) for meta in field.metadata):
+        words = ["duration"]
+    bounds = []
+    for meta in field.metadata:
+        for sign, attribute in (("≥", "ge"), (">", "gt"), ("≤", "le")):
+            limit = getattr(meta, attribute, None)
+            if limit is not None:
+                unit = " s" if words == ["duration"] and limit else ""
+                bounds.append(f"{sign} {limit:g}{unit}")
+    return " or ".join(words) + (f", {', '.join(bounds)}" if bounds else "")
+
+
+def _type_word(annotation: object) -> str:
+    if typing.get_origin(annotation) is typing.Literal:
+        return " \\| ".join(f"`{choice}`" for choice in typing.get_args(annotation))
+    if typing.get_origin(annotation) is list:
+        return f"list of {_plural(_type_word(_plain(typing.get_args(annotation)[0])))}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "entry"
+    return {str: "string", int: "integer", float: "number", bool: "true or false"}[typing.cast(type, annotation)]
+
+
+def _plural(word: str) -> str:
+    return "entries" if word == "entry" else f"{word}s"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    default = field.get_default(call_default_factory=True)
+    if default is None:
+        return "-"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if isinstance(default, list):
+        return ", ".join(f"`{item}`" for item in default)
+    return f"`{default:g}s`" if isinstance(default, float) else f"`{default}`"
+
+
+PAGES: dict[str, Callable[[], str]] = {"codes.md": codes, "configuration.md": configuration}
+
+
+def page(name: str) -> str:
+    """Return a page as it should be: the head that stands in the file, then the generated part."""
+    head, marker, _ = (FOLDER / name).read_text(encoding="utf-8").partition(MARKER)
+    if not marker:
+        raise SystemExit(f"docs/{name} has no marker line: {MARKER.strip()}")
+    return f"{head}{MARKER}\n{PAGES[name]()}"
+
+
+def main() -> int:
+    """Write every page."""
+    for name in PAGES:
+        text = page(name)
+        (FOLDER / name).write_text(text, encoding="utf-8")
+        print(f"docs/{name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
