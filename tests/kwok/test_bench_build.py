@@ -1,0 +1,74 @@
+"""Which binaries the test bench takes, and what a broken build leaves behind."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.kwok.controlplane.build import ready_binary
+from tests.kwok.controlplane.cache import cache_folder
+from tests.kwok.controlplane.programs import ETCD, Program, control_plane_programs, kube_program, minors
+from tests.kwok.controlplane.running_command import CommandError
+
+
+@pytest.fixture
+def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that KUBEBUILDER_ASSETS names; the build cache is empty too."""
+    folder = tmp_path / "assets"
+    folder.mkdir()
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder
+
+
+def put_program(folder: Path, name: str, version: str) -> Path:
+    binary = folder / name
+    binary.write_text(f"#!/bin/sh\necho '{version}'\n")
+    binary.chmod(0o755)
+    return binary
+
+
+def test_every_minor_pins_one_patch_version_of_all_its_programs() -> None:
+    assert minors() == ("1.34", "1.36", "1.37")
+    for minor in minors():
+        versions = {program.version for program in control_plane_programs(minor) if program.stamped}
+        assert len(versions) == 1
+        assert versions.pop().startswith(f"v{minor}.")
+
+
+def test_ready_binaries_that_the_user_points_at_are_taken(assets: Path) -> None:
+    etcd = put_program(assets, "etcd", "etcd Version: 3.5.0")
+    scheduler = put_program(assets, "kube-scheduler", "Kubernetes v1.36.9")
+
+    assert ready_binary(ETCD) == etcd
+    assert ready_binary(kube_program("kube-scheduler", "1.36")) == scheduler
+
+
+def test_ready_binary_of_another_minor_is_not_taken(assets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put_program(assets, "kube-scheduler", "Kubernetes v1.33.1")
+
+    with pytest.raises(CommandError):
+        ready_binary(_without_source("kube-scheduler", assets))
+
+    assert "is Kubernetes v1.33.1, wanted v1.36: not used" in capsys.readouterr().err
+
+
+def test_broken_build_says_why_and_leaves_no_binary(assets: Path) -> None:
+    program = _without_source("kube-apiserver", assets)
+
+    with pytest.raises(CommandError, match="missing go.sum entry") as problem:
+        ready_binary(program)
+
+    assert "building kube-apiserver v1.36.0 failed" in str(problem.value)
+    assert [path for path in cache_folder().rglob("kube-apiserver") if path.is_file()] == []
+
+
+def _without_source(name: str, folder: Path) -> Program:
+    """Return a program whose module requires nothing that could be built, so that its build fails at once."""
+    module = folder / "module"
+    module.mkdir()
+    (module / "go.mod").write_text(
+        "module islander.dev/testbench/broken\n\ngo 1.26.0\n\nrequire k8s.io/kubernetes v1.36.0\n"
+    )
+    (module / "go.sum").write_text("")
+    return replace(kube_program(name, "1.36"), folder=module)
