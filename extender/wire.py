@@ -1,0 +1,287 @@
+"""What kube-scheduler sends and reads: JSON bodies to typed values and back.
+
+Notes
+-----
+The types are `k8s.io/kube-scheduler/extender/v1`. They have no JSON tags, so the keys are the Go names; Go matches keys
+without regard to case, and so do we. Which of two alternatives is null says whether the scheduler trusts our cache.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from islander.cluster.node import Node
+from islander.cluster.pod import Pod
+from islander.kube.parse import MalformedObject, parse_node, parse_pod
+from islander.policy.reasons import REASONS, Code
+
+T = TypeVar("T")
+
+_Object = dict[str, msgspec.Raw]
+
+_objects = msgspec.json.Decoder(_Object | None)
+_names = msgspec.json.Decoder(list[str] | None)
+_raw_items = msgspec.json.Decoder(list[msgspec.Raw] | None)
+_strings = msgspec.json.Decoder(str | None)
+_integers = msgspec.json.Decoder(int | None)
+_encoder = msgspec.json.Encoder()
+
+_INT64 = 1 << 63
+# What the API accepts as a name; anything else must not become part of a URL.
+_API_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]*")
+
+
+@dataclass(frozen=True, slots=True)
+class BadRequest:
+    """A body that is not what the verb takes; `message` is one sentence for the caller."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SentNode:
+    """A whole node of a request.
+
+    Attributes
+    ----------
+    raw
+        The object as it was sent; it goes back unchanged.
+    node
+        None when it cannot be understood beyond its name.
+    """
+
+    name: str
+    raw: msgspec.Raw
+    node: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderArgs:
+    """The request of filter and prioritize.
+
+    Attributes
+    ----------
+    names
+        In the order sent; None when the request carries whole nodes.
+    nodes
+        None when the request carries names, or nothing at all.
+    """
+
+    pod: Pod
+    names: list[str] | None
+    nodes: tuple[SentNode, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Pods that preemption would remove from one node, by UID; the count of violated budgets is kube-scheduler's."""
+
+    uids: tuple[str, ...]
+    violations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionArgs:
+    """The request of preempt; candidates in the order sent."""
+
+    pod: Pod
+    candidates: dict[str, Victims]
+
+
+@dataclass(frozen=True, slots=True)
+class BindingArgs:
+    """The request of bind."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+def parse_extender_args(body: bytes) -> ExtenderArgs | BadRequest:
+    """Return the request of filter or prioritize."""
+
+    def read() -> ExtenderArgs | BadRequest:
+        fields = _fields(body)
+        pod = _pod(fields)
+        if isinstance(pod, BadRequest):
+            return pod
+        names = _names.decode(fields["nodenames"]) if "nodenames" in fields else None
+        if names is not None:
+            return ExtenderArgs(pod, names, None)
+        listed = _objects.decode(fields["nodes"]) if "nodes" in fields else None
+        if listed is None:
+            return ExtenderArgs(pod, None, None)
+        items = _raw_items.decode(_lower(listed).get("items", b"null")) or []
+        nodes = []
+        for index, raw in enumerate(items):
+            name = _name_of(raw)
+            if not name:
+                return BadRequest(f"Nodes.items[{index}]: metadata.name is missing")
+            nodes.append(SentNode(name, raw, _node(raw)))
+        return ExtenderArgs(pod, None, tuple(nodes))
+
+    return _guarded(read)
+
+
+def parse_preemption_args(body: bytes) -> PreemptionArgs | BadRequest:
+    """Return the request of preempt, from whole victims or from their UIDs."""
+
+    def read() -> PreemptionArgs | BadRequest:
+        fields = _fields(body)
+        pod = _pod(fields)
+        if isinstance(pod, BadRequest):
+            return pod
+        candidates: dict[str, Victims] = {}
+        for key, uid_of in (("nodenametovictims", _uid_of_pod), ("nodenametometavictims", _uid_of_meta)):
+            for node, raw in (_objects.decode(fields.get(key, b"null")) or {}).items():
+                victims = _lower(_objects.decode(raw) or {})
+                pods = _raw_items.decode(victims.get("pods", b"null")) or []
+                violations = _integers.decode(victims.get("numpdbviolations", b"null")) or 0
+                if not -_INT64 <= violations < _INT64:
+                    return BadRequest("NumPDBViolations is out of range")
+                candidates[node] = Victims(tuple(uid_of(p) for p in pods), violations)
+        return PreemptionArgs(pod, candidates)
+
+    return _guarded(read)
+
+
+def parse_binding_args(body: bytes) -> BindingArgs | BadRequest:
+    """Return the request of bind; names that the API would not accept are refused."""
+
+    def read() -> BindingArgs | BadRequest:
+        fields = _fields(body)
+        values = {}
+        for key, pattern in (
+            ("PodNamespace", _API_NAME),
+            ("PodName", _API_NAME),
+            ("PodUID", _UID),
+            ("Node", _API_NAME),
+        ):
+            value = _strings.decode(fields.get(key.lower(), b"null")) or ""
+            if not pattern.fullmatch(value):
+                return BadRequest(f"{key} is {'not valid' if value else 'missing'}")
+            values[key] = value
+        return BindingArgs(values["PodNamespace"], values["PodName"], values["PodUID"], values["Node"])
+
+    return _guarded(read)
+
+
+def parse_single_pod(body: bytes) -> Pod | BadRequest:
+    """Return the pod of an explain request: a Pod object alone."""
+
+    def read() -> Pod | BadRequest:
+        if not _fields(body):
+            return BadRequest("the body is not a Pod")
+        return parse_pod(body)
+
+    return _guarded(read)
+
+
+def filter_answer(
+    args: ExtenderArgs, kept: Sequence[bool], failed: Mapping[str, Code], unresolvable: Mapping[str, Code]
+) -> bytes:
+    """Encode the answer of filter in the form that was sent.
+
+    Parameters
+    ----------
+    kept
+        Whether each node of the request stays, in the order sent.
+    """
+    answer: dict[str, Any] = {
+        "Nodes": None,
+        "NodeNames": None,
+        "FailedNodes": {name: REASONS[code].sentence for name, code in failed.items()},
+        "FailedAndUnresolvableNodes": {name: REASONS[code].sentence for name, code in unresolvable.items()},
+        "Error": "",
+    }
+    if args.nodes is not None:
+        items = [node.raw for node, keep in zip(args.nodes, kept, strict=True) if keep]
+        answer["Nodes"] = {"metadata": {}, "items": items}
+    else:
+        answer["NodeNames"] = [name for name, keep in zip(args.names or (), kept, strict=True) if keep]
+    return _encoder.encode(answer)
+
+
+def priority_fragments(name: str, scores: Iterable[int]) -> list[bytes]:
+    """Return the entry of one node in the answer of prioritize, for each score."""
+    host = _encoder.encode(name)
+    return [b'{"Host":%b,"Score":%d}' % (host, score) for score in scores]
+
+
+def priority_answer(fragments: Iterable[bytes]) -> bytes:
+    """Encode the answer of prioritize from the entries of its nodes."""
+    return b"[%b]" % b",".join(fragments)
+
+
+def preemption_answer(candidates: Mapping[str, Victims]) -> bytes:
+    """Encode the answer of preempt: UIDs only, whatever was sent."""
+    return _encoder.encode(
+        {
+            "NodeNameToMetaVictims": {
+                node: {"Pods": [{"UID": uid} for uid in victims.uids], "NumPDBViolations": victims.violations}
+                for node, victims in candidates.items()
+            }
+        }
+    )
+
+
+def error_answer(message: str) -> bytes:
+    """Encode an answer of filter or bind that says only what went wrong; empty for success of bind."""
+    return _encoder.encode({"Error": message})
+
+
+def _guarded(read: Callable[[], T | BadRequest]) -> T | BadRequest:
+    """Run a parser; whatever is wrong with the bytes becomes a value."""
+    try:
+        return read()
+    except MalformedObject as e:
+        return BadRequest(str(e))
+    except msgspec.ValidationError as e:
+        return BadRequest(f"the body has an unexpected shape: {e}")
+    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+        return BadRequest(f"the body is not JSON: {e}")
+    except RecursionError:
+        return BadRequest("the body is nested too deeply")
+
+
+def _fields(body: bytes) -> _Object:
+    return _lower(_objects.decode(body) or {})
+
+
+def _lower(fields: _Object) -> _Object:
+    return {key.lower(): value for key, value in fields.items()}
+
+
+def _pod(fields: _Object) -> Pod | BadRequest:
+    raw = fields.get("pod", b"null")
+    if _objects.decode(raw) is None:
+        return BadRequest("Pod is missing")
+    return parse_pod(raw)
+
+
+def _node(raw: msgspec.Raw) -> Node | None:
+    try:
+        return parse_node(raw)
+    except MalformedObject:
+        return None
+
+
+def _name_of(raw: msgspec.Raw) -> str:
+    metadata = _objects.decode((_objects.decode(raw) or {}).get("metadata", b"null")) or {}
+    return _strings.decode(metadata.get("name", b"null")) or ""
+
+
+def _uid_of_pod(raw: msgspec.Raw) -> str:
+    metadata = _objects.decode((_objects.decode(raw) or {}).get("metadata", b"null")) or {}
+    return _strings.decode(metadata.get("uid", b"null")) or ""
+
+
+def _uid_of_meta(raw: msgspec.Raw) -> str:
+    return _strings.decode(_lower(_objects.decode(raw) or {}).get("uid", b"null")) or ""
