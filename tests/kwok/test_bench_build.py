@@ -56,7 +56,7 @@ def test_ready_binary_of_another_minor_is_not_taken(assets: Path, capsys: pytest
 def test_broken_build_says_why_and_leaves_no_binary(assets: Path) -> None:
     program = _without_source("kube-apiserver", assets)
 
-    with pytest.raises(CommandError, match="missing go.sum entry") as problem:
+    with pytest.raises(CommandError, match=r"missing go\.sum entry") as problem:
         ready_binary(program)
 
     assert "building kube-apiserver v1.36.0 failed" in str(problem.value)

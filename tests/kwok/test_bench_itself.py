@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kwok.controlplane import paths
-from tests.kwok.controlplane.api import Api, ApiError, is_ready
+from tests.kwok.controlplane import dra, paths
+from tests.kwok.controlplane.api import Api, ApiError, condition_of, is_ready
 from tests.kwok.controlplane.cluster import ControlPlane
+from tests.kwok.controlplane.metrics import metric_sum
 from tests.kwok.controlplane.objects import (
     DELETE_DELAY,
     GPU,
@@ -48,6 +49,14 @@ def test_node_becomes_ready_and_keeps_its_allocatable(api: Api) -> None:
     assert node["status"]["allocatable"][GPU] == "6"
     assert node["status"]["capacity"][GPU] == "8"
     assert node["status"]["allocatable"]["nvidia.com/mig-1g.10gb"] == "7"
+
+
+def test_node_that_shall_not_be_ready_stays_so(api: Api) -> None:
+    api.create_all([gpu_node("broken", ready=False), gpu_node("sound")])
+
+    wait_until(lambda: is_ready(api.get(paths.node("sound"))))
+
+    assert condition_of(api.get(paths.node("broken")), "Ready")["status"] == "False"
 
 
 def test_stock_scheduler_places_a_gpu_pod_and_it_runs(api: Api, namespace: str) -> None:
@@ -172,6 +181,26 @@ def test_a_pod_may_load_and_drain_slowly(api: Api, namespace: str) -> None:
     api.delete(paths.pod(namespace, "quick"))
     api.wait_gone(paths.pod(namespace, "quick"))
     assert "deletionTimestamp" in api.get(paths.pod(namespace, "slow"))["metadata"]
+
+
+def test_devices_are_claimed_and_allocated(api: Api, namespace: str) -> None:
+    api.create_all([gpu_node("gpu-1", 0), gpu_node("gpu-2", 0), dra.device_class(), dra.resource_slice("gpu-2", 4)])
+    api.create(dra.claim_template("four", 4, namespace=namespace))
+
+    api.create(gpu_pod("replica", 0, namespace=namespace, **dra.claim_fields("four")))
+
+    assert api.wait_running(namespace, "replica")["spec"]["nodeName"] == "gpu-2"
+    claim = api.items(f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims")[0]
+    devices = [result["device"] for result in claim["status"]["allocation"]["devices"]["results"]]
+    assert sorted(devices) == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+
+
+def test_feature_gates_and_api_versions_reach_the_programs(kube_minor: str) -> None:
+    gates = {"SchedulerAsyncAPICalls": True}
+    with ControlPlane(kube_minor, feature_gates=gates, runtime_config={"resource.k8s.io/v1beta1": "true"}) as plane:
+        assert plane.api.get("/apis/resource.k8s.io/v1beta1")["groupVersion"] == "resource.k8s.io/v1beta1"
+        for text in (plane.api.text("GET", "/metrics"), plane.scheduler().metrics_text()):
+            assert metric_sum(text, "kubernetes_feature_enabled", name="SchedulerAsyncAPICalls") == 1
 
 
 def test_dry_run_leaves_nothing_behind(api: Api, namespace: str) -> None:

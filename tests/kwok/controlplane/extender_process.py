@@ -147,6 +147,6 @@ class ExtenderProcess:
         except ValueError:
             return answer.status, text
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """Return the sum of a metric's samples that carry these labels."""
         return metric_sum(self.get("/metrics"), name, **labels)

@@ -35,6 +35,7 @@ def gpu_node(
     annotations: Mapping[str, str] | None = None,
     taints: Sequence[Mapping[str, str]] = (),
     unschedulable: bool = False,
+    ready: bool = True,
 ) -> Json:
     """Return a Node with the labels that GPU feature discovery gives it.
 
@@ -44,7 +45,11 @@ def gpu_node(
         Added to, or overriding, what the other parameters say; capacity follows allocatable unless it is given.
     labels
         Added; an empty value takes a label away (`{"nvidia.com/gpu.product": ""}`).
+    ready
+        False keeps the node from ever becoming Ready.
     """
+    noted = dict(annotations or {}) | ({} if ready else {MANUAL_CONDITIONS: "manual"})
+    conditions = [] if ready else [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]
     discovered = {
         "kubernetes.io/hostname": name,
         "nvidia.com/gpu.present": "true",
@@ -64,10 +69,11 @@ def gpu_node(
         "metadata": _metadata(
             name,
             labels={key: value for key, value in (discovered | dict(labels or {})).items() if value},
-            annotations=annotations,
+            annotations=noted,
         ),
         "spec": spec,
         "status": {
+            "conditions": conditions,
             "allocatable": own,
             "capacity": own | dict(capacity or {}),
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}],

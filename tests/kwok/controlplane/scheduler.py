@@ -104,7 +104,7 @@ class Scheduler:
         """Return its /metrics."""
         return self._get(self.process.ports, "/metrics")
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """Return the sum of a metric's samples that carry these labels."""
         return metric_sum(self.metrics_text(), name, **labels)
 
