@@ -8,6 +8,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from islander.cluster.node import Node
+from islander.cluster.owners import Owners
 from islander.cluster.pod import Pod
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
 
@@ -43,3 +44,8 @@ class ClusterSnapshot(Struct, frozen=True, dict=True, rename="camel", omit_defau
             if pod.holds_devices:
                 by_node[pod.node].append(pod)
         return {name: tuple(pods) for name, pods in by_node.items()}
+
+    @cached_property
+    def owners(self) -> Owners:
+        """Looks up which workload a pod belongs to."""
+        return Owners(self.workloads)

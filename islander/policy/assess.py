@@ -61,6 +61,9 @@ class ScoreParts(NamedTuple):
     right_size: int = 0
 
 
+NO_PARTS = ScoreParts()
+
+
 @dataclass(frozen=True, slots=True)
 class Assessment:
     """The judgement of one node for one need.
@@ -82,7 +85,7 @@ class Assessment:
     verdict: Verdict
     code: Code | None
     accepted: bool
-    parts: ScoreParts = ScoreParts()
+    parts: ScoreParts = NO_PARTS
     picks: tuple[tuple[int, ...], ...] = ()
     complete: bool = False
     worst_link: str = ""

@@ -58,9 +58,9 @@ class PolicySettings:
     topology_default
         Topology of a pod with tensor parallelism that does not say its own.
     mix
-        The demand that scoring keeps room for.
+        The demand that scoring keeps room for; None for the mix of the pods that are seen.
     """
 
     gpu_resources: tuple[str, ...] = DEFAULT_GPU_RESOURCES
     topology_default: Topology = Topology.PREFERRED
-    mix: DemandMix = DEFAULT_MIX
+    mix: DemandMix | None = None

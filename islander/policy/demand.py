@@ -1,0 +1,30 @@
+"""The demand mix: which shapes the cluster is asked for, and how often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from islander.cluster.snapshot import ClusterSnapshot
+from islander.policy.need import PodNeed, need_of
+from islander.policy.settings import DEFAULT_MIX, DemandMix, PolicySettings, Shape
+
+
+def observed_mix(needs: Iterable[PodNeed]) -> DemandMix:
+    """Return the mix of the pods seen, running and pending.
+
+    Every common shape counts as seen once more than it was, so that room is kept for a replica that is not there yet.
+    """
+    counts: Counter[Shape] = Counter({shape: 1 for shape, _ in DEFAULT_MIX.weights})
+    for need in needs:
+        if need.gpus:
+            counts[Shape(need.gpus, island=need.shape.island)] += 1
+    return DemandMix(tuple((shape, float(count)) for shape, count in sorted(counts.items())))
+
+
+def mix_of(snapshot: ClusterSnapshot, settings: PolicySettings) -> DemandMix:
+    """Return the mix of the settings, or the one observed in the snapshot where they leave it open."""
+    if settings.mix is not None:
+        return settings.mix
+    alive = (pod for pod in snapshot.pods if pod.phase not in ("Succeeded", "Failed"))
+    return observed_mix(need_of(pod, settings) for pod in alive)

@@ -1,0 +1,227 @@
+"""The state of a cluster in units people can use: replicas that fit, GPUs that are stranded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from islander.cluster import names
+from islander.cluster.node import Node
+from islander.cluster.pod import Pod
+from islander.cluster.snapshot import ClusterSnapshot
+from islander.policy.demand import mix_of
+from islander.policy.explain import judge_nodes
+from islander.policy.fit import not_schedulable
+from islander.policy.need import PodNeed, need_of
+from islander.policy.neighbours import Neighbourhood
+from islander.policy.occupancy import GpuState, gpu_state
+from islander.policy.room import islands_free, largest_free_island, replicas_guaranteed
+from islander.policy.settings import DemandMix, PolicySettings, Shape
+
+SIZES = (1, 2, 4, 8)
+
+
+class Totals(Struct, frozen=True, rename="camel"):
+    """Sums over all GPU nodes, in GPUs except `nodes`; `usable_free` counts only nodes that accept new pods."""
+
+    nodes: int
+    gpus: int
+    allocatable: int
+    used: int
+    free: int
+    usable_free: int
+    withdrawn: int
+    overallocated: int
+
+
+class Fragmentation(Struct, frozen=True, rename="camel"):
+    """Free GPUs that a shape cannot use, per shape, and their share of all usable free GPUs, mean over the mix."""
+
+    ratio: float
+    stranded_gpus: dict[str, int]
+
+
+class PodOnNode(Struct, frozen=True, rename="camel"):
+    """A pod that holds GPUs of a node."""
+
+    pod: str
+    gpus: int
+    workload: str
+    priority: int
+
+
+class NodeStatus(Struct, frozen=True, rename="camel"):
+    """One GPU node; `islands` is how many free islands of each size can be cut from it at the same time."""
+
+    name: str
+    product: str
+    hardware: str
+    gpus: int
+    allocatable: int
+    used: int
+    free: int
+    withdrawn: int
+    schedulable: bool
+    not_schedulable_reason: str
+    free_indexes: list[int] | None
+    free_indexes_source: str
+    islands: dict[str, int]
+    clique: str
+    pods: list[PodOnNode]
+
+
+class PendingPod(Struct, frozen=True, rename="camel"):
+    """A pod that waits for GPUs; `stuck` when enough usable GPUs are free in total, yet no node fits."""
+
+    pod: str
+    shape: str
+    reason: str
+    stuck: bool
+
+
+class ClusterStatus(Struct, frozen=True, rename="camel"):
+    """What is free, in units people can use."""
+
+    totals: Totals
+    placeable: dict[str, int]
+    largest_free_island: int
+    fragmentation: Fragmentation
+    nodes: list[NodeStatus]
+    pending: list[PendingPod]
+    warnings: list[str]
+    api_version: str = names.API_VERSION
+    kind: str = "ClusterStatus"
+
+
+def cluster_status(snapshot: ClusterSnapshot, settings: PolicySettings | None = None) -> ClusterStatus:
+    """Return the status of a snapshot; the demand mix is the one of the settings, or what the snapshot's pods ask."""
+    settings = settings or PolicySettings()
+    gpu_nodes = _gpu_nodes(snapshot, settings)
+    needs = {pod.key: need_of(pod, settings) for pod in snapshot.pods if pod.phase not in ("Succeeded", "Failed")}
+    mix = mix_of(snapshot, settings)
+    usable = [state for node, state in gpu_nodes if not_schedulable(node) is None]
+    usable_free = sum(state.free for state in usable)
+    shapes = _shapes(mix)
+    placeable = {
+        key: sum(replicas_guaranteed(state, shape) for state in usable) for key, shape in sorted(shapes.items())
+    }
+    stranded = {key: usable_free - shapes[key].gpus * count for key, count in placeable.items()}
+    return ClusterStatus(
+        totals=_totals(gpu_nodes, usable_free),
+        placeable=placeable,
+        largest_free_island=max((largest_free_island(state) for state in usable), default=0),
+        fragmentation=Fragmentation(_ratio(mix, stranded, usable_free), stranded),
+        nodes=[_node_status(node, state, snapshot) for node, state in gpu_nodes],
+        pending=_pending(snapshot, mix, needs, usable_free),
+        warnings=[*snapshot.warnings, *(f"node {n.name}: {w}" for n, _ in gpu_nodes for w in n.warnings)],
+    )
+
+
+def _gpu_nodes(snapshot: ClusterSnapshot, settings: PolicySettings) -> list[tuple[Node, GpuState]]:
+    found = []
+    for node in snapshot.nodes:
+        resource = gpu_resource_of(node, settings)
+        state = gpu_state(node, snapshot.pods_by_node.get(node.name, ()), resource)
+        if state.gpu_node:
+            found.append((node, state))
+    return found
+
+
+def gpu_resource_of(node: Node, settings: PolicySettings) -> str:
+    """Return the GPU resource that the node offers, the first configured one when it offers none."""
+    for resource in settings.gpu_resources:
+        if node.capacity.count(resource) or node.allocatable.count(resource):
+            return resource
+    return settings.gpu_resources[0]
+
+
+def _shapes(mix: DemandMix) -> dict[str, Shape]:
+    """Return the shapes to report, keyed by their GPUs; where a size is asked for both ways, as an island."""
+    shapes = {str(size): Shape(size, island=size > 1) for size in SIZES}
+    for shape, _ in mix.weights:
+        known = shapes.get(str(shape.gpus))
+        shapes[str(shape.gpus)] = Shape(shape.gpus, island=shape.island or (known is not None and known.island))
+    return shapes
+
+
+def _ratio(mix: DemandMix, stranded: dict[str, int], usable_free: int) -> float:
+    asked = sum(weight * shape.gpus for shape, weight in mix.weights)
+    if not usable_free or not asked:
+        return 0.0
+    lost = sum(weight * shape.gpus * stranded[str(shape.gpus)] for shape, weight in mix.weights)
+    return round(lost / asked / usable_free, 4)
+
+
+def _totals(gpu_nodes: Sequence[tuple[Node, GpuState]], usable_free: int) -> Totals:
+    states = [state for _, state in gpu_nodes]
+    return Totals(
+        nodes=len(states),
+        gpus=sum(state.physical for state in states),
+        allocatable=sum(state.allocatable for state in states),
+        used=sum(state.used for state in states),
+        free=sum(state.free for state in states),
+        usable_free=usable_free,
+        withdrawn=sum(state.withdrawn for state in states),
+        overallocated=sum(state.overallocated for state in states),
+    )
+
+
+def _node_status(node: Node, state: GpuState, snapshot: ClusterSnapshot) -> NodeStatus:
+    blocked = not_schedulable(node)
+    owners = snapshot.owners
+    known = len(state.free_sets) == 1
+    return NodeStatus(
+        name=node.name,
+        product=state.product,
+        hardware=state.hardware.name,
+        gpus=state.physical,
+        allocatable=state.allocatable,
+        used=state.used,
+        free=state.free,
+        withdrawn=state.withdrawn,
+        schedulable=blocked is None,
+        not_schedulable_reason=blocked.message if blocked else "" if state.offered else "GPU node, not ready",
+        free_indexes=[i for i in range(state.hardware.gpus) if state.free_sets[0] >> i & 1] if known else None,
+        free_indexes_source=state.source.value,
+        islands={str(size): islands_free(state, size) for size in SIZES},
+        clique=node.label(names.GPU_CLIQUE) or "",
+        pods=[
+            PodOnNode(pod.key, pod.spec.requests.count(state.resource), owners.workload_of(pod), pod.spec.priority)
+            for pod in snapshot.pods_by_node.get(node.name, ())
+            if pod.spec.requests.count(state.resource)
+        ],
+    )
+
+
+def _pending(
+    snapshot: ClusterSnapshot, mix: DemandMix, needs: dict[str, PodNeed], usable_free: int
+) -> list[PendingPod]:
+    around = Neighbourhood.of(snapshot)
+    found = []
+    for pod in snapshot.pods:
+        need = needs.get(pod.key)
+        if pod.node or need is None or not need.gpus:
+            continue
+        found.append(_pending_pod(snapshot, pod, need, around, mix, usable_free))
+    return found
+
+
+def _pending_pod(
+    snapshot: ClusterSnapshot,
+    pod: Pod,
+    need: PodNeed,
+    around: Neighbourhood,
+    mix: DemandMix,
+    usable_free: int,
+) -> PendingPod:
+    judged = judge_nodes(snapshot, pod, need, around, mix)
+    fits = any(j.accepted for j in judged)
+    codes = [j.code for j in judged if not j.accepted and j.code is not None]
+    usual = max(sorted(set(codes)), key=codes.count, default=None)
+    return PendingPod(
+        pod=pod.key,
+        shape=str(need.gpus),
+        reason="" if fits or usual is None else usual.value,
+        stuck=not fits and need.gpus <= usable_free,
+    )
