@@ -217,6 +217,7 @@ def a_workload(
     namespace: str = "default",
     replicas: int | None = 1,
     ready_replicas: int | None = None,
+    group_size: int = 1,
     owner: Owner | None = None,
     labels: Labels | None = None,
 ) -> Workload:
@@ -228,6 +229,7 @@ def a_workload(
         uid=f"uid-{kind}-{namespace}-{name}",
         replicas=replicas,
         ready_replicas=(replicas or 0) if ready_replicas is None else ready_replicas,
+        group_size=group_size,
         owner=owner,
         labels=sorted_pairs(labels or {}),
     )

@@ -97,7 +97,7 @@ class HostPort(Struct, frozen=True, rename="camel", omit_defaults=True):
     host_ip: str = "0.0.0.0"  # noqa: S104 - the API's word for "every address", not an address we listen on
 
 
-class PodSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
+class PodSpec(Struct, frozen=True, weakref=True, rename="camel", omit_defaults=True):
     """What pods of one template share; equal specs are one object in memory.
 
     Attributes

@@ -8,7 +8,15 @@ from islander.cluster.pod import Owner, Requirement
 
 
 class Workload(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A controller of pods: ReplicaSet, Deployment, StatefulSet, DaemonSet, Job, LeaderWorkerSet and the like."""
+    """A controller of pods: ReplicaSet, Deployment, StatefulSet, DaemonSet, Job, LeaderWorkerSet and the like.
+
+    Attributes
+    ----------
+    replicas
+        How many are wanted; of a LeaderWorkerSet, how many groups. None when the object does not tell.
+    group_size
+        Pods per replica; above 1 for a LeaderWorkerSet, whose groups live and die whole.
+    """
 
     kind: str
     namespace: str
@@ -16,6 +24,7 @@ class Workload(Struct, frozen=True, rename="camel", omit_defaults=True):
     uid: str = ""
     replicas: int | None = None
     ready_replicas: int = 0
+    group_size: int = 1
     owner: Owner | None = None
     labels: tuple[tuple[str, str], ...] = ()
 
