@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from tests.kwok.controlplane.tidy import remove_everything
 
 _HERE = Path(__file__).parent
 _VARIABLE = "ISLANDER_KUBE_MINOR"
+_LOG_LINES = 20
 _numbers = count(1)
 
 
@@ -32,6 +33,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.kwok)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of the schedulers' logs below a failed test."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        for plane in item.funcargs.values():
+            if isinstance(plane, ControlPlane):
+                report.sections += [
+                    (f"log of kube-scheduler {scheduler.name}", _end_of(scheduler.log_text()))
+                    for scheduler in plane.schedulers()
+                ]
+    return report
+
+
+def _end_of(log: str) -> str:
+    lines = [line for line in log.splitlines() if "Caches populated" not in line]
+    return "\n".join(lines[-_LOG_LINES:])
 
 
 @pytest.fixture(scope="session")

@@ -166,6 +166,10 @@ class ControlPlane:
         """Return a running scheduler."""
         return self._schedulers[name]
 
+    def schedulers(self) -> tuple[Scheduler, ...]:
+        """Return the schedulers that were started and not stopped."""
+        return tuple(self._schedulers.values())
+
     def only_the_stock_scheduler(self) -> Scheduler:
         """Leave exactly the default scheduler, with no configuration of its own; restarts it only when needed."""
         for name in [name for name in self._schedulers if name != _DEFAULT_SCHEDULER]:
