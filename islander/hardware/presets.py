@@ -108,12 +108,8 @@ def _mesh_nodes() -> Iterable[Hardware]:
     # DGX-1 with V100: NVIDIA/go-gpuallocator, gpuallocator/common_test.go.
     cube = dict.fromkeys([(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)], 2)
     cube |= dict.fromkeys([(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)], 1)
-    # Two GPUs per PCIe switch, two switches per socket.
-    classes = {
-        (i, j): PcieClass.PIX if i // 2 == j // 2 else PcieClass.PHB
-        for i, j in combinations(range(8), 2)
-        if i // 4 == j // 4
-    }
+    # Two GPUs per PCIe switch.
+    classes = dict.fromkeys(_neighbour_pairs(8, 1), PcieClass.PIX)
     yield _node("dgx-1v", 8, cube, classes=classes)
     yield _node("dgx-1v-numa", 8, cube)
     # The same cube with another numbering, as other makers' boards show it.
