@@ -54,7 +54,7 @@ class MalformedField(ValueError):
 
 # Weak, so that the specs of templates that are gone leave the memory with their last pod.
 _SPECS: WeakValueDictionary[bytes, PodSpec] = WeakValueDictionary()
-_ENCODER = msgspec.json.Encoder(order="deterministic")
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 _KEPT_ENV = frozenset({"TENSOR_PARALLEL_SIZE", "PIPELINE_PARALLEL_SIZE", "DATA_PARALLEL_SIZE"})
 _KEPT_ENV_PATTERN = re.compile(r"LWS_\w+|VLLM_\w*(?:PARALLEL|DP)\w*", re.ASCII)

@@ -374,7 +374,7 @@ def test_words_and_variables_are_kept_only_where_they_carry_parallel_sizes() -> 
         {"name": "TOKEN", "value": "secret"},
         {"name": "PIPELINE_PARALLEL_SIZE", "valueFrom": {"configMapKeyRef": {}}},
     ]
-    words = {"command": ["vllm", "serve"], "args": ["-tp", "$(SIZE)"], "env": env}
+    words: dict[str, Any] = {"command": ["vllm", "serve"], "args": ["-tp", "$(SIZE)"], "env": env}
     value = pod(containers=[container_object("a", gpus=8, **words), container_object("b", **words)]).spec
     assert value.containers[0].argv == ("vllm", "serve", "-tp", "$(SIZE)")
     assert dict(value.containers[0].env) == {
