@@ -1,0 +1,120 @@
+"""The kinds of objects that are watched: where they are served, how they are parsed, what an unreadable one leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from islander.cluster.pod import Pod
+from islander.kube.parse import ClusterObject, MalformedObject, parse_object
+from islander.kube.state import KindState, Seen, version_of
+
+Salvage = Callable[[ClusterObject | None, msgspec.Raw], ClusterObject | None]
+
+
+def keep(old: ClusterObject | None, _raw: msgspec.Raw) -> ClusterObject | None:
+    """Go on with the earlier version."""
+    return old
+
+
+def forget(_old: ClusterObject | None, _raw: msgspec.Raw) -> None:
+    """Leave the object out: an unknown node promises no room, an outdated one may promise what is no longer there."""
+
+
+def keep_pod(old: ClusterObject | None, raw: msgspec.Raw) -> ClusterObject | None:
+    """Go on with the earlier version, moved to the node and phase that can still be read.
+
+    What a pod asks for hardly changes in its life, so its GPUs stay counted; were it left out, they would count as
+    free. A terminal phase still frees them.
+    """
+    if not isinstance(old, Pod):
+        return None
+    try:
+        now = msgspec.json.decode(raw, type=_Whereabouts)
+    except msgspec.DecodeError:
+        return old
+    return msgspec.structs.replace(old, node=now.spec.node_name or old.node, phase=now.status.phase or old.phase)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedKind:
+    """One kind of object.
+
+    Attributes
+    ----------
+    kind, path
+        As the API names and serves it, over all namespaces.
+    required
+        Nothing can be decided without it. Another kind may be forbidden or not served; the snapshot then says that
+        nobody looked at it.
+    salvage
+        What to believe of an object that cannot be parsed, given its earlier version.
+    """
+
+    kind: str
+    path: str
+    required: bool = False
+    salvage: Salvage = keep
+
+
+NODES = WatchedKind("Node", "/api/v1/nodes", required=True, salvage=forget)
+PODS = WatchedKind("Pod", "/api/v1/pods", required=True, salvage=keep_pod)
+
+WATCHED_KINDS = (
+    NODES,
+    PODS,
+    WatchedKind("Namespace", "/api/v1/namespaces"),
+    WatchedKind("PriorityClass", "/apis/scheduling.k8s.io/v1/priorityclasses"),
+    WatchedKind("PodDisruptionBudget", "/apis/policy/v1/poddisruptionbudgets"),
+    WatchedKind("ReplicaSet", "/apis/apps/v1/replicasets"),
+    WatchedKind("Deployment", "/apis/apps/v1/deployments"),
+    WatchedKind("StatefulSet", "/apis/apps/v1/statefulsets"),
+    WatchedKind("DaemonSet", "/apis/apps/v1/daemonsets"),
+    WatchedKind("Job", "/apis/batch/v1/jobs"),
+    WatchedKind("LeaderWorkerSet", "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets"),
+)
+
+
+def see(kind: WatchedKind, raw: msgspec.Raw, state: KindState) -> Seen:
+    """Return the object as parsed, or why it cannot be used; what is known in this version is not parsed again."""
+    try:
+        metadata = msgspec.json.decode(raw, type=_Envelope).metadata
+    except msgspec.DecodeError as error:
+        return Seen("", "", problem=f"its metadata cannot be read: {error}")
+    version = version_of(metadata.resource_version)
+    key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    if not key:
+        return Seen("", version, problem="it has no name")
+    known = state.objects.get(key)
+    if known is not None and version != "" and version == state.versions[key] and key not in state.unparsable:
+        return Seen(key, version, known)
+    try:
+        return Seen(key, version, parse_object(raw, kind.kind))
+    except MalformedObject as error:
+        problem = f"{error.field}: {error.message}" if error.field else error.message
+        return Seen(key, version, problem=problem, last_good=kind.salvage(known, raw))
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Envelope(msgspec.Struct):
+    metadata: _Metadata = _Metadata()
+
+
+class _WhereaboutsSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _WhereaboutsStatus(msgspec.Struct):
+    phase: str = ""
+
+
+class _Whereabouts(msgspec.Struct):
+    spec: _WhereaboutsSpec = _WhereaboutsSpec()
+    status: _WhereaboutsStatus = _WhereaboutsStatus()
