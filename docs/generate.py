@@ -108,7 +108,7 @@ def _type_word(annotation: object) -> str:
         return f"list of {_plural(_type_word(_plain(typing.get_args(annotation)[0])))}"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "entry"
-    return {str: "string", int: "integer", float: "number", bool: "true or false"}[typing.cast(type, annotation)]
+    return {str: "string", int: "integer", float: "number", bool: "true or false"}[typing.cast("type", annotation)]
 
 
 def _plural(word: str) -> str:
@@ -144,7 +144,7 @@ def main() -> int:
     for name in PAGES:
         text = page(name)
         (FOLDER / name).write_text(text, encoding="utf-8")
-        print(f"docs/{name}")
+        sys.stdout.write(f"docs/{name}\n")
     return 0
 
 
