@@ -27,10 +27,15 @@ def sorted_pairs(values: Labels) -> tuple[tuple[str, str], ...]:
 
 
 def resources(
-    cpu: float = 0, memory_gib: float = 0, gpus: int = 0, *, gpu_resource: str = names.NVIDIA_GPU, **extended: int
+    cpu: float = 0,
+    memory_gib: float = 0,
+    gpus: int = 0,
+    *,
+    gpu_resource: str = names.NVIDIA_GPU,
+    others: Mapping[str, int] | None = None,
 ) -> Resources:
-    """Amounts of `cpu` cores, `memory_gib` GiB, `gpus` devices, and other extended resources by keyword."""
-    counts = {gpu_resource: gpus, **extended}
+    """Amounts of `cpu` cores, `memory_gib` GiB, `gpus` devices, and of other extended resources."""
+    counts = {gpu_resource: gpus, **(others or {})}
     return Resources(
         cpu_milli=round(cpu * 1000),
         memory_bytes=round(memory_gib * GIB),
