@@ -17,6 +17,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from extender.config import ExtenderConfig
+from islander.hardware.islands import disjoint_islands, largest_island
+from islander.hardware.presets import PRESETS
+from islander.hardware.products import PRODUCTS
 from islander.policy.reasons import REASONS
 
 FOLDER = Path(__file__).parent
@@ -41,6 +44,41 @@ def configuration() -> str:
     rows += [
         f"| `{key}` | {_value(field)} | {_default(field)} | {meaning} |"
         for key, field, meaning in _keys(ExtenderConfig)
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def hardware() -> str:
+    """Return the tables of presets and of products."""
+    rows = [
+        "## Presets",
+        "",
+        "How many islands of two, four and eight can be cut from an empty node at the same time.",
+        "",
+        "| preset | GPUs | of 2 | of 4 | of 8 | largest island |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    chips = sorted({name.rpartition("-")[0] for name, node in PRESETS.items() if not any(map(any, node.links.nvlinks))})
+    for name, node in PRESETS.items():
+        if name.rpartition("-")[0] in chips:
+            continue
+        cut = " | ".join(str(disjoint_islands(node.links, node.all_gpus, size)) for size in (2, 4, 8))
+        rows.append(f"| `{name}` | {node.gpus} | {cut} | {largest_island(node.links, node.all_gpus)} |")
+    rows += [
+        "",
+        f"Without NVLink: {', '.join(f'`{chip}-N`' for chip in chips)}, N from 1 to 16; `pcie-N` is for any product.",
+        "",
+        "## Products",
+        "",
+        "Labels are matched with or without `NVIDIA-` in front; `-SHARED` and MIG endings are understood.",
+        "",
+        "| product | label | memory, MiB | fabric |",
+        "|---|---|---:|---|",
+    ]
+    rows += [
+        f"| {product.name} | {', '.join(f'`{label}`' for label in product.labels)} | {product.memory_mib} "
+        f"| {product.fabric.value} |"
+        for product in PRODUCTS
     ]
     return "\n".join(rows) + "\n"
 
@@ -128,7 +166,7 @@ def _default(field: FieldInfo) -> str:
     return f"`{default:g}s`" if isinstance(default, float) else f"`{default}`"
 
 
-PAGES: dict[str, Callable[[], str]] = {"codes.md": codes, "configuration.md": configuration}
+PAGES: dict[str, Callable[[], str]] = {"codes.md": codes, "configuration.md": configuration, "hardware.md": hardware}
 
 
 def page(name: str) -> str:
