@@ -144,16 +144,13 @@ def explain_pod(snapshot: ClusterSnapshot, pod: Pod, settings: PolicySettings | 
 
 def _node_explanation(judged: Judged, score: int) -> NodeExplanation:
     assessment = judged.assessment
-    if judged.unfit:
-        message = judged.unfit.message
-    else:
-        message = REASONS[assessment.code].sentence if assessment.code else ""
+    sentence = REASONS[assessment.code].sentence if assessment.code else ""
     return NodeExplanation(
         name=judged.node.name,
         verdict=(Verdict.IMPOSSIBLE if judged.unfit else assessment.verdict).value,
         accepted=judged.accepted,
         code=judged.code.value if judged.code else "",
-        message=message,
+        message=judged.unfit.message if judged.unfit else sentence,
         score=score,
         parts=_parts(assessment.parts) if judged.accepted else None,
         picks=PossiblePicks(

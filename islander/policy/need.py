@@ -129,7 +129,7 @@ def _island_of(container: Container, resource: str, tensor_parallel: int | None)
 
 def _explicit_topology(pod: Pod) -> Topology | None:
     value = pod.annotation(names.TOPOLOGY)
-    return Topology(value) if value in Topology._value2member_map_ else None
+    return Topology(value) if value is not None and value in Topology._value2member_map_ else None
 
 
 def _gpu_kind(pod: Pod) -> tuple[tuple[str, ...] | None, int]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from islander.cluster import names
-from islander.cluster.machine import hardware_of, is_shared, physical_gpus, whole_gpus
+from islander.cluster.machine import gpu_memory, hardware_of, is_shared, physical_gpus, whole_gpus
 from islander.cluster.node import GpuReport, Node
 from islander.cluster.pod import ContainerKind, Pod
 from islander.hardware.links import Hardware, gpus_of, mask_of
@@ -52,7 +52,7 @@ class GpuState:
     topology_manager_policy
         kubelet's policy as the node reports it; empty when it does not.
     product, memory_mib
-        Of the GPUs (the smallest memory when they differ); empty and 0 when not known.
+        Of the GPUs (the smallest memory in MiB when they differ); empty and 0 when not known.
     """
 
     resource: str
@@ -101,7 +101,6 @@ def gpu_state(node: Node, pods: Iterable[Pod], resource: str = names.NVIDIA_GPU)
     used = sum(pod.spec.requests.count(resource) for pod in holders)
     hardware, _ = hardware_of(node, resource)
     shared, whole = is_shared(node), whole_gpus(node, resource)
-    product, memory_mib = _product_of(node, resource)
     free_sets: tuple[int, ...] = ()
     source = Source.UNKNOWN
     if whole and hardware.gpus:
@@ -120,8 +119,8 @@ def gpu_state(node: Node, pods: Iterable[Pod], resource: str = names.NVIDIA_GPU)
         shared=shared,
         whole=whole,
         topology_manager_policy=node.gpu_report.topology_manager_policy if node.gpu_report else "",
-        product=product,
-        memory_mib=memory_mib,
+        product=node.label(names.AMD_PRODUCT if resource == names.AMD_GPU else names.GPU_PRODUCT) or "",
+        memory_mib=gpu_memory(node, resource).per_rank_mib,
         gpu_pods=len(holders),
     )
 
@@ -190,13 +189,3 @@ def _subsets(gpus: int, size: int) -> tuple[int, ...]:
         if len(sets) > MAX_FREE_SETS:
             return ()
     return tuple(sorted(sets))
-
-
-def _product_of(node: Node, resource: str) -> tuple[str, int]:
-    """Return the product and the smallest memory of a GPU in MiB that the node names."""
-    reported = [gpu for gpu in (node.gpu_report.gpus if node.gpu_report else ()) if gpu.memory_mib]
-    product = node.label(names.AMD_PRODUCT if resource == names.AMD_GPU else names.GPU_PRODUCT) or ""
-    if reported:
-        return product, min(gpu.memory_mib for gpu in reported)
-    label = node.label(names.GPU_MEMORY) or ""
-    return product, int(label) if label.isdigit() else 0

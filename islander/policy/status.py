@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from islander.cluster import names
+from islander.cluster.machine import gpu_memory
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
@@ -52,7 +53,10 @@ class PodOnNode(Struct, frozen=True, rename="camel"):
 
 
 class NodeStatus(Struct, frozen=True, rename="camel"):
-    """One GPU node; `islands` is how many free islands of each size can be cut from it at the same time."""
+    """One GPU node; `islands` is how many free islands of each size can be cut from it at the same time.
+
+    `memory_mib_per_rank` is the memory of its smallest GPU: what each rank of a replica can count on.
+    """
 
     name: str
     product: str
@@ -68,6 +72,9 @@ class NodeStatus(Struct, frozen=True, rename="camel"):
     free_indexes_source: str
     islands: dict[str, int]
     clique: str
+    memory_mib: int
+    memory_mib_per_rank: int
+    heterogeneous: bool
     pods: list[PodOnNode]
 
 
@@ -170,6 +177,7 @@ def _totals(gpu_nodes: Sequence[tuple[Node, GpuState]], usable_free: int) -> Tot
 def _node_status(node: Node, state: GpuState, snapshot: ClusterSnapshot) -> NodeStatus:
     blocked = not_schedulable(node)
     owners = snapshot.owners
+    memory = gpu_memory(node, state.resource)
     known = len(state.free_sets) == 1
     return NodeStatus(
         name=node.name,
@@ -186,6 +194,9 @@ def _node_status(node: Node, state: GpuState, snapshot: ClusterSnapshot) -> Node
         free_indexes_source=state.source.value,
         islands={str(size): islands_free(state, size) for size in SIZES},
         clique=node.label(names.GPU_CLIQUE) or "",
+        memory_mib=memory.total_mib,
+        memory_mib_per_rank=memory.per_rank_mib,
+        heterogeneous=memory.heterogeneous,
         pods=[
             PodOnNode(pod.key, pod.spec.requests.count(state.resource), owners.workload_of(pod), pod.spec.priority)
             for pod in snapshot.pods_by_node.get(node.name, ())
