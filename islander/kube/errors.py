@@ -95,7 +95,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
-class _Status(msgspec.Struct):
+class _Status(msgspec.Struct, frozen=True):
     """The fields of `meta/v1 Status` that say what is wrong."""
 
     message: str = ""

@@ -32,7 +32,7 @@ def keep_pod(old: ClusterObject | None, raw: msgspec.Raw) -> ClusterObject | Non
     if not isinstance(old, Pod):
         return None
     try:
-        now = msgspec.json.decode(raw, type=_Whereabouts)
+        now = _WHEREABOUTS.decode(raw)
     except msgspec.DecodeError:
         return old
     return msgspec.structs.replace(old, node=now.spec.node_name or old.node, phase=now.status.phase or old.phase)
@@ -80,13 +80,13 @@ WATCHED_KINDS = (
 def see(kind: WatchedKind, raw: msgspec.Raw, state: KindState) -> Seen:
     """Return the object as parsed, or why it cannot be used; what is known in this version is not parsed again."""
     try:
-        metadata = msgspec.json.decode(raw, type=_Envelope).metadata
+        metadata = _ENVELOPE.decode(raw).metadata
     except msgspec.DecodeError as error:
         return Seen("", "", problem=f"its metadata cannot be read: {error}")
-    version = version_of(metadata.resource_version)
-    key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-    if not key:
+    version = version_of(metadata.resource_version or "")
+    if not metadata.name:
         return Seen("", version, problem="it has no name")
+    key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
     known = state.objects.get(key)
     if known is not None and version != "" and version == state.versions[key] and key not in state.unparsable:
         return Seen(key, version, known)
@@ -97,24 +97,28 @@ def see(kind: WatchedKind, raw: msgspec.Raw, state: KindState) -> Seen:
         return Seen(key, version, problem=problem, last_good=kind.salvage(known, raw))
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str | None = None
+    namespace: str | None = None
+    resource_version: str | None = None
 
 
-class _Envelope(msgspec.Struct):
+class _Envelope(msgspec.Struct, frozen=True):
     metadata: _Metadata = _Metadata()
 
 
-class _WhereaboutsSpec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
+class _WhereaboutsSpec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str | None = None
 
 
-class _WhereaboutsStatus(msgspec.Struct):
-    phase: str = ""
+class _WhereaboutsStatus(msgspec.Struct, frozen=True):
+    phase: str | None = None
 
 
-class _Whereabouts(msgspec.Struct):
+class _Whereabouts(msgspec.Struct, frozen=True):
     spec: _WhereaboutsSpec = _WhereaboutsSpec()
     status: _WhereaboutsStatus = _WhereaboutsStatus()
+
+
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+_WHEREABOUTS = msgspec.json.Decoder(_Whereabouts)

@@ -25,19 +25,23 @@ class Listing:
     resource_version: str
 
 
-class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "next_page": "continue"}):
+class _ListMeta(msgspec.Struct, frozen=True, rename={"resource_version": "resourceVersion", "next_page": "continue"}):
     resource_version: str = ""
     next_page: str = ""
 
 
-class _Page(msgspec.Struct):
+class _Page(msgspec.Struct, frozen=True):
     metadata: _ListMeta = _ListMeta()
     items: list[msgspec.Raw] | None = None
 
 
-class _EventLine(msgspec.Struct):
+class _EventLine(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
+
+
+_PAGE = msgspec.json.Decoder(_Page)
+_EVENT = msgspec.json.Decoder(_EventLine)
 
 
 def read_list(
@@ -90,7 +94,7 @@ def read_event(kind: WatchedKind, line: bytes, state: KindState) -> Event | None
         The line is an ERROR event (`ApiGone` for 410), or no event at all (`ApiUnreadable`).
     """
     try:
-        event = msgspec.json.decode(line, type=_EventLine)
+        event = _EVENT.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ApiUnreadable(f"watch of {kind.path}: a line is no event") from error
     if event.type == "ERROR":
@@ -103,7 +107,7 @@ def read_event(kind: WatchedKind, line: bytes, state: KindState) -> Event | None
 def _page(transport: Transport, kind: WatchedKind, params: dict[str, str]) -> _Page:
     body = transport.get(kind.path, params)
     try:
-        page = msgspec.json.decode(body, type=_Page)
+        page = _PAGE.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ApiUnreadable(f"GET {kind.path}: the answer is not a list") from error
     if not page.metadata.resource_version:
