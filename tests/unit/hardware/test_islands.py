@@ -132,9 +132,24 @@ def test_islands_that_can_be_cut_at_the_same_time(links: LinkMatrix, mask: int, 
 
 
 def test_pairs_are_counted_as_a_matching_not_greedily() -> None:
-    # A path 0-1-2-3 with the middle link first in any greedy order: two pairs exist, taking 1-2 leaves none.
-    path = LinkMatrix.from_pairs(4, {(1, 2): 12, (0, 1): 1, (2, 3): 1})
+    # A path 2-0-1-3: two pairs exist, but taking 0-1 first leaves none.
+    path = LinkMatrix.from_pairs(4, {(0, 1): 12, (0, 2): 1, (1, 3): 1})
     assert disjoint_islands(path, mask_of(range(4)), 2) == 2
+
+
+def test_the_first_island_found_is_not_always_part_of_the_best_cut() -> None:
+    # {0,4,5} and {1,2,3} lie side by side; {0,1,2} touches both.
+    links = LinkMatrix.from_pairs(6, dict.fromkeys([(0, 1), (0, 2), (1, 2), (0, 4), (0, 5), (4, 5), (1, 3), (2, 3)], 1))
+    assert disjoint_islands(links, mask_of(range(6)), 3) == 2
+
+
+def test_the_worst_pair_of_a_set_counts_more_than_the_sum() -> None:
+    # {0,1,2}: three times PHB; {0,3,4}: twice PIX but once SYS; no other three are better than SYS.
+    ways = {(0, 1): PcieClass.PHB, (0, 2): PcieClass.PHB, (1, 2): PcieClass.PHB, (0, 3): PcieClass.PIX}
+    ways[0, 4] = PcieClass.PIX
+    pcie = tuple(tuple(ways.get((min(i, j), max(i, j)), PcieClass.SYS) for j in range(5)) for i in range(5))
+    links = LinkMatrix(pcie, ((0,) * 5,) * 5)
+    assert best(links, mask_of(range(5)), 3) == [[0, 1, 2]]
 
 
 def test_a_lone_gpu_is_an_island_of_one() -> None:

@@ -169,7 +169,9 @@ def test_columns_are_found_by_name() -> None:
 
 
 def test_words_of_old_drivers_are_known() -> None:
-    links = parsed("old-words").links
+    topo = parsed("old-words")
+    links = topo.links
+    assert topo.warnings == ()
     assert [links.pcie[0][gpu] for gpu in (1, 2, 3)] == [PcieClass.BOARD, PcieClass.PXB, PcieClass.SYS]
 
 
@@ -220,6 +222,12 @@ def test_g26_sys_stays_sys_inside_a_numa_node() -> None:
 
 def test_a_numa_value_in_another_form_is_unknown_with_a_warning() -> None:
     topo = parse_topo("\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\tX\t0-7\tnone\n")
+    assert topo.numa == (None,)
+    assert topo.warnings == ("the NUMA node of GPU0 could not be read",)
+
+
+def test_a_row_that_lacks_a_value_after_its_cells_leaves_numa_unknown() -> None:
+    topo = parse_topo("\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\tX\t0-7\t1\n")
     assert topo.numa == (None,)
     assert topo.warnings == ("the NUMA node of GPU0 could not be read",)
 
