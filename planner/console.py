@@ -1,0 +1,85 @@
+"""The terminal: results go to stdout, everything else to stderr, colour only where a person watches."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from planner.render.glyphs import Glyphs, glyphs_for
+from planner.render.table import Table, text_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Where results and remarks go.
+
+    Attributes
+    ----------
+    width
+        Cells of a line on a terminal; None when the results go to a file or a pipe, where nothing is cut.
+    """
+
+    out: Console
+    err: Console
+    glyphs: Glyphs
+    width: int | None
+    headers: bool = True
+    quiet: bool = False
+
+    @classmethod
+    def of_this_process(cls, *, headers: bool = True, quiet: bool = False) -> Self:
+        """Return the terminal that this process writes to; rich honours NO_COLOR."""
+        out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+        err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
+        width = out.width if out.is_terminal else None
+        return cls(out, err, glyphs_for(sys.stdout.encoding), width, headers, quiet)
+
+    def write(self, text: str) -> None:
+        """Write a finished document to stdout, byte for byte."""
+        self.out.file.write(text if text.endswith("\n") else f"{text}\n")
+        self.out.file.flush()
+
+    def lines(self, lines: Iterable[Text | str]) -> None:
+        """Write lines to stdout."""
+        for line in lines:
+            self.out.print(line)
+
+    def table(self, table: Table) -> None:
+        """Write a table to stdout as aligned text."""
+        self.lines(text_lines(table, width=self.width, headers=self.headers, ellipsis=self.glyphs.ellipsis))
+
+    def note(self, message: str) -> None:
+        """Tell something beside the result, unless `--quiet` was asked for."""
+        if not self.quiet:
+            self.err.print(message)
+
+    def working(self, what: str) -> Working:
+        """Show on stderr that something takes its time, when a person watches."""
+        return Working(self.err, what, shown=not self.quiet and self.err.is_terminal)
+
+
+class Working:
+    """A line with a spinner for the time of a `with` block."""
+
+    def __init__(self, console: Console, what: str, *, shown: bool) -> None:
+        self._status = Status(what, console=console) if shown else None
+
+    def __enter__(self) -> Self:
+        """Start the spinner."""
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the line away."""
+        if self._status is not None:
+            self._status.stop()

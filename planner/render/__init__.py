@@ -1,0 +1,1 @@
+"""How results look: tables for people, documents for programs."""

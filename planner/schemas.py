@@ -1,0 +1,37 @@
+"""The JSON Schema of every kind that Islander prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from islander.cluster.names import API_VERSION, DOMAIN
+from islander.cluster.snapshot import ClusterSnapshot
+from islander.policy.explain import PodExplanation
+from islander.policy.status import ClusterStatus
+from planner.errors import PlannerError
+
+KINDS: dict[str, type[msgspec.Struct]] = {
+    kind.__name__: kind for kind in (ClusterSnapshot, ClusterStatus, PodExplanation)
+}
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a kind's document.
+
+    Raises
+    ------
+    PlannerError
+        There is no such kind.
+    """
+    found = next((name for name in KINDS if name.lower() == kind.lower()), None)
+    if found is None:
+        raise PlannerError(f"no kind {kind!r}; there are {', '.join(KINDS)}")
+    body = msgspec.json.schema(KINDS[found])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"https://{DOMAIN}/schemas/v1/{found}.json",
+        **body,
+        "title": f"{API_VERSION} {found}",
+    }
