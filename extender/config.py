@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from islander.cluster.names import DEFAULT_GPU_RESOURCES
-from islander.policy.settings import DEFAULT_MIX, DemandMix, PolicySettings, Shape, Topology
+from islander.policy.settings import DemandMix, PolicySettings, Shape, Topology
 
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -210,8 +210,8 @@ class ExtenderConfig(_Section):
         return self
 
     def policy_settings(self) -> PolicySettings:
-        """Return what the policy needs; an observed mix starts as the default one."""
-        mix = DEFAULT_MIX
+        """Return what the policy needs; no mix when it is to be observed."""
+        mix = None
         if isinstance(self.demand_mix, list):
             weights: dict[Shape, float] = {}
             for entry in self.demand_mix:

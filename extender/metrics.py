@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
 
@@ -18,9 +20,11 @@ class Metrics:
     ----------
     cluster
         Collector of the gauges that describe the cluster; read when somebody asks for the metrics.
+    holds
+        Returns the number of soft holds.
     """
 
-    def __init__(self, cluster: Collector | None = None) -> None:
+    def __init__(self, cluster: Collector | None = None, holds: Callable[[], float] = lambda: 0.0) -> None:
         self.registry = registry = CollectorRegistry()
         self.requests = Counter(
             "islander_requests", "Requests by verb and HTTP status.", ("verb", "code"), registry=registry
@@ -35,21 +39,21 @@ class Metrics:
         self.rejections = Counter(
             "islander_rejections", "Nodes that filter refused, by reason code.", ("code",), registry=registry
         )
-        self.watch_restarts = Counter(
-            "islander_watch_restarts", "Lists made again after a watch could not go on.", ("kind",), registry=registry
-        )
-        self.unparsable = Counter(
-            "islander_unparsable_objects", "Objects of the API that were skipped.", ("kind",), registry=registry
-        )
         self.predictions = Counter(
             "islander_prediction",
             "Picks of kubelet that a node reported, by whether they were among the predicted ones.",
             ("outcome",),
             registry=registry,
         )
-        self.soft_holds = Gauge("islander_soft_holds", "Pods that are thought to be on their way.", registry=registry)
+        soft_holds = Gauge("islander_soft_holds", "Pods that are thought to be on their way.", registry=registry)
+        soft_holds.set_function(holds)
+        self.reservations = Gauge(
+            "islander_reservations", "Reservations of plans in progress, by state.", ("state",), registry=registry
+        )
         for verb in VERBS:
             self.duration.labels(verb)
+        for state in ("held", "expired"):
+            self.reservations.labels(state)
         for outcome in ("hit", "miss"):
             self.predictions.labels(outcome)
         if cluster is not None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, TypeVar
 
 import msgspec
@@ -76,6 +77,22 @@ class ExtenderArgs:
     pod: Pod
     names: list[str] | None
     nodes: tuple[SentNode, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """The decision of filter.
+
+    Attributes
+    ----------
+    kept
+        Whether each node of the request stays, in the order sent; None when all do.
+    refused
+        Names of the other nodes by reason; a name stands under one reason only.
+    """
+
+    kept: Sequence[bool] | None = None
+    refused: Mapping[Code, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,29 +201,38 @@ def parse_single_pod(body: bytes) -> Pod | BadRequest:
     return _guarded(read)
 
 
-def filter_answer(
-    args: ExtenderArgs, kept: Sequence[bool], failed: Mapping[str, Code], unresolvable: Mapping[str, Code]
-) -> bytes:
-    """Encode the answer of filter in the form that was sent.
-
-    Parameters
-    ----------
-    kept
-        Whether each node of the request stays, in the order sent.
-    """
+def filter_answer(args: ExtenderArgs, outcome: Filtered) -> bytes:
+    """Encode the answer of filter, in the form that was sent."""
     answer: dict[str, Any] = {
         "Nodes": None,
         "NodeNames": None,
-        "FailedNodes": {name: REASONS[code].sentence for name, code in failed.items()},
-        "FailedAndUnresolvableNodes": {name: REASONS[code].sentence for name, code in unresolvable.items()},
+        "FailedNodes": _sentences(outcome.refused, curable=True),
+        "FailedAndUnresolvableNodes": _sentences(outcome.refused, curable=False),
         "Error": "",
     }
     if args.nodes is not None:
-        items = [node.raw for node, keep in zip(args.nodes, kept, strict=True) if keep]
-        answer["Nodes"] = {"metadata": {}, "items": items}
+        items = args.nodes if outcome.kept is None else compress(args.nodes, outcome.kept)
+        answer["Nodes"] = {"metadata": {}, "items": [node.raw for node in items]}
     else:
-        answer["NodeNames"] = [name for name, keep in zip(args.names or (), kept, strict=True) if keep]
+        names = args.names or []
+        answer["NodeNames"] = names if outcome.kept is None else list(compress(names, outcome.kept))
     return _encoder.encode(answer)
+
+
+def _sentences(refused: Mapping[Code, Sequence[str]], *, curable: bool) -> dict[str, str]:
+    sentences: dict[str, str] = {}
+    for code, names in refused.items():
+        if is_curable(code) is curable:
+            sentences |= dict.fromkeys(names, REASONS[code].sentence)
+    return sentences
+
+
+def is_curable(code: Code) -> bool:
+    """Return whether kube-scheduler may try preemption on a node that is refused so.
+
+    A node that we do not know is one that has just come or gone: whoever asks again may get another answer.
+    """
+    return REASONS[code].curable_by_preemption or code is Code.UNKNOWN_NODE
 
 
 def priority_fragments(name: str, scores: Iterable[int]) -> list[bytes]:

@@ -1,0 +1,99 @@
+"""Where the cluster comes from: the API, or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from extender.config import ConfigError
+from islander.cluster.snapshot import ClusterSnapshot
+from islander.cluster.snapshot_json import MalformedSnapshot, decode_snapshot
+from islander.kube.store import ClusterStore, KindStatus
+
+
+class ClusterSource(Protocol):
+    """What requests other than decisions need to know of the cluster."""
+
+    def missing(self) -> Sequence[str]:
+        """Return what has not been listed yet; empty when decisions can be made."""
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return the cluster as it is now."""
+
+    def age_seconds(self) -> float:
+        """Return for how long nothing was heard of nodes or pods."""
+
+    def kinds(self) -> Sequence[KindStatus]:
+        """Return how it stands with each watched kind."""
+
+
+class LiveCluster:
+    """The cluster behind the API.
+
+    Parameters
+    ----------
+    monotonic_s, rfc3339
+        The steady clock of the store, and the time of day as the API writes it.
+    """
+
+    def __init__(self, store: ClusterStore, monotonic_s: Callable[[], float], rfc3339: Callable[[], str]) -> None:
+        self._store = store
+        self._monotonic_s = monotonic_s
+        self._rfc3339 = rfc3339
+
+    def missing(self) -> Sequence[str]:
+        """Return the kinds that have not been listed yet."""
+        return self._store.missing()
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return the cluster as it is now."""
+        return self._store.snapshot(self._rfc3339())
+
+    def age_seconds(self) -> float:
+        """Return the time since the last news of the kind that has been silent for longest."""
+        heard = self._store.last_event_monotonic()
+        return 0.0 if heard is None else max(0.0, self._monotonic_s() - heard)
+
+    def kinds(self) -> Sequence[KindStatus]:
+        """Return how it stands with each watched kind."""
+        return self._store.status()
+
+
+class FileCluster:
+    """A cluster that does not change."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._snapshot = snapshot
+
+    def missing(self) -> Sequence[str]:
+        """Return nothing: a file is complete."""
+        return ()
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return the cluster of the file."""
+        return self._snapshot
+
+    def age_seconds(self) -> float:
+        """Return 0: nothing newer will come."""
+        return 0.0
+
+    def kinds(self) -> Sequence[KindStatus]:
+        """Return nothing: no kind is watched."""
+        return ()
+
+
+def read_snapshot(path: Path) -> ClusterSnapshot:
+    """Return the snapshot in a file, compressed or not.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, or is not a snapshot.
+    """
+    try:
+        return decode_snapshot(path.read_bytes())
+    except OSError as e:
+        raise ConfigError(f"snapshotFile: {path}: cannot be read: {e.strerror}") from e
+    except MalformedSnapshot as e:
+        raise ConfigError(f"snapshotFile: {path}: {e}") from e
