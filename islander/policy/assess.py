@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from islander.cluster import names
-from islander.hardware.islands import ALONE, LinkQuality, is_island, islands_of_size, link_name, worst_link
+from islander.hardware.islands import ALONE, LinkQuality, is_island, islands_of_size, link_name, numa_nodes, worst_link
 from islander.hardware.links import Hardware, gpus_of, mask_of
 from islander.policy.fragmentation import gradient
 from islander.policy.need import ContainerNeed, PodNeed
@@ -41,6 +41,8 @@ class ScoreParts(NamedTuple):
     ----------
     link
         Worst link of the worst possible pick; 0 when links do not matter to the pod.
+    numa_nodes
+        Minus the NUMA nodes that a group without NVLink may lie on; -1 where NVLink joins it or none is known.
     island_likelihood
         Share of the possible picks that are islands, 0 to 1; 1 when links do not matter.
     room_kept
@@ -54,6 +56,7 @@ class ScoreParts(NamedTuple):
     """
 
     link: int = 0
+    numa_nodes: int = -1
     island_likelihood: float = 1.0
     room_kept: float = 0.0
     packing: int = 0
@@ -114,6 +117,7 @@ def assess(state: GpuState, need: PodNeed, mix: DemandMix) -> Assessment:
         accepted=verdict is Verdict.GUARANTEED or need.topology is not Topology.REQUIRED,
         parts=ScoreParts(
             link=outlook.worst if need.wants_island else 0,
+            numa_nodes=-outlook.numa_nodes if need.wants_island else -1,
             island_likelihood=outlook.island_share if need.wants_island else 1.0,
             room_kept=-outlook.loss,
             packing=state.gpu_pods,
@@ -179,6 +183,7 @@ class _Outlook:
 
     worst: LinkQuality = UNKNOWN_LINK
     best: LinkQuality = UNKNOWN_LINK
+    numa_nodes: int = 1
     island_share: float = 0.0
     loss: float = 0.0
     picks: tuple[tuple[int, ...], ...] = ()
@@ -194,15 +199,15 @@ def _outlook(
     worst, best = ALONE, UNKNOWN_LINK
     island_share = loss = 0.0
     taken_sets: set[int] = set()
-    exact = True
+    exact, numa_span = True, 1
     for free in free_sets:
         outcomes = list(islice(possible_outcomes(hardware, policy, free, containers), MAX_OUTCOMES + 1))
         if len(outcomes) > MAX_OUTCOMES:
             return _Outlook()
         share = 1.0 / (len(free_sets) * max(1, len(outcomes)))
         for outcome in outcomes:
-            quality, linked = _links_of(hardware, containers, outcome.picks)
-            worst, best = min(worst, quality), max(best, quality)
+            quality, linked, span = _links_of(hardware, containers, outcome.picks)
+            worst, best, numa_span = min(worst, quality), max(best, quality), max(numa_span, span)
             taken_sets.add(outcome.taken)
             island_share += share * linked
             loss += share * gradient(hardware.links, free, outcome.taken, mix)
@@ -213,6 +218,7 @@ def _outlook(
     return _Outlook(
         worst=worst,
         best=best,
+        numa_nodes=numa_span,
         island_share=1.0 if island_share > 1.0 - ROUNDING else island_share,
         loss=round(loss, 9),
         picks=tuple(listed[:MAX_LISTED_PICKS]),
@@ -232,13 +238,15 @@ def _outlook_of_unlisted(state: GpuState, need: PodNeed, mix: DemandMix) -> _Out
 
 def _links_of(
     hardware: Hardware, containers: tuple[ContainerNeed, ...], picks: tuple[int, ...]
-) -> tuple[LinkQuality, bool]:
-    """Return the worst link inside the tensor parallel groups of a pick, and whether every group is an island.
+) -> tuple[LinkQuality, bool, int]:
+    """Return the worst link inside the tensor parallel groups, whether every group is an island, and their NUMA nodes.
+
+    The NUMA nodes are the most that a group without NVLink lies on, 1 where that does not matter or is not known.
 
     Ranks take the visible GPUs in ascending order, tensor parallel ranks innermost, so each run of `island`
     neighbours is one group (vLLM, vllm/distributed/parallel_state.py).
     """
-    quality, linked = ALONE, True
+    quality, linked, span = ALONE, True, 1
     for container, pick in zip(containers, picks, strict=True):
         if container.island == 1:
             continue
@@ -246,5 +254,6 @@ def _links_of(
         for first in range(0, len(gpus), container.island):
             group = mask_of(gpus[first : first + container.island])
             quality = min(quality, worst_link(hardware.links, group))
-            linked = linked and is_island(hardware.links, group)
-    return quality, linked
+            if not is_island(hardware.links, group):
+                linked, span = False, max(span, numa_nodes(hardware.numa, group) or 1)
+    return quality, linked, span

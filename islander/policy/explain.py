@@ -47,6 +47,7 @@ class Parts(Struct, frozen=True, rename="camel"):
     """The parts of a score in order of importance, as `islander.policy.assess.ScoreParts` defines them."""
 
     link: int
+    numa_nodes: int
     island_likelihood: float
     room_kept: float
     packing: int

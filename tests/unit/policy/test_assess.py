@@ -114,6 +114,19 @@ def test_without_nvlink_one_numa_node_beats_two_g26() -> None:
     assert (same.worst_link, across.worst_link) == ("NODE", "SYS")
 
 
+def test_numa_decides_even_where_every_link_is_the_same_g26() -> None:
+    all_sys = [["X" if i == j else "SYS" for j in range(8)] for i in range(8)]
+
+    def free(gpus: str) -> Assessment:
+        used = {g: f"default/p{g}" for g in range(8) if str(g) not in gpus}
+        node = a_node(report=a_report(used=used, links=all_sys, numa=(0, 0, 0, 0, 1, 1, 1, 1)))
+        return judge(node, TP2, "".join(map(str, used)))
+
+    assert free("45").parts > free("34").parts
+    assert free("34").accepted
+    assert free("34").parts.numa_nodes == -2
+
+
 def test_links_are_judged_per_container_g03() -> None:
     pod = a_pod(containers=(a_container("a", gpus=2, tp=2), a_container("b", gpus=1)), requests=resources(gpus=3))
     linked = judge_free("a100-pcie-8", "015", pod)
