@@ -125,6 +125,7 @@ class FakeApi:
         self._canned: list[_Canned] = []
         self._scripts: dict[str, deque[tuple[Act, ...]]] = {}
         self._bookmarks: dict[str, int] = {}
+        self._ended: dict[str, int] = {}
         self._watching: dict[str, int] = {}
         self._server = _Server(self, tls)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -199,6 +200,12 @@ class FakeApi:
             collection = self._collections[PATHS[kind]]
             collection.history.clear()
             collection.oldest = self._version
+
+    def end_watches(self, kind: str) -> None:
+        """End the live watches that are open now, in good order."""
+        with self._condition:
+            self._ended[PATHS[kind]] = self._ended.get(PATHS[kind], 0) + 1
+            self._condition.notify_all()
 
     # What goes wrong.
 
@@ -299,7 +306,7 @@ class FakeApi:
         return 200, head[:-1] + b',"items":[' + b",".join(items[start:end]) + b"]}"
 
     def live_events(self, path: str, since: int) -> Iterable[bytes]:
-        """Yield the lines of a watch from `since` on, for ever."""
+        """Yield the lines of a watch from `since` on, until the test ends it."""
         kind = KINDS[path]
         collection = self._collections[path]
         with self._condition:
@@ -307,11 +314,14 @@ class FakeApi:
                 yield line(error_event(410, "Expired", f"too old resource version: {since} ({collection.oldest})"))
                 return
             bookmarked = self._bookmarks.get(path, 0)
+            ended = self._ended.get(path, 0)
             self._watching[path] = self._watching.get(path, 0) + 1
             self._condition.notify_all()
         try:
             while not self.closing.is_set():
                 with self._condition:
+                    if self._ended.get(path, 0) != ended:
+                        return
                     new = [entry for entry in collection.history if entry[0] > since]
                     bookmark = self._bookmarks.get(path, 0)
                     if not new and bookmark == bookmarked:

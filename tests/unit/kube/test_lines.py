@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,5 +27,5 @@ def test_any_cutting_gives_the_same_lines(lines: list[bytes], data: st.DataObjec
     whole = b"".join(line + b"\n" for line in lines)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
     bounds = [0, *cuts, len(whole)]
-    chunks = [whole[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    chunks = [whole[a:b] for a, b in itertools.pairwise(bounds)]
     assert list(lines_of(chunks)) == [line.strip() for line in lines if line.strip()]
