@@ -134,6 +134,7 @@ def a_container(
     cpu: float = 0,
     memory_gib: float = 0,
     gpu_resource: str = names.NVIDIA_GPU,
+    image: str = "",
 ) -> Container:
     """A container; with `tp` it runs `vllm serve` with that tensor parallel size."""
     words = tuple(argv)
@@ -146,6 +147,7 @@ def a_container(
         requests=resources(cpu, memory_gib, gpus, gpu_resource=gpu_resource),
         argv=words,
         env=sorted_pairs(env or {}),
+        image=image,
     )
 
 

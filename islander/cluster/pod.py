@@ -26,6 +26,8 @@ class Container(Struct, frozen=True, rename="camel", omit_defaults=True):
         `command` followed by `args`; empty for containers without GPUs.
     env
         (name, value) of the few variables that carry parallel sizes.
+    image
+        Empty for containers without GPUs.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Container(Struct, frozen=True, rename="camel", omit_defaults=True):
     requests: Resources = Resources()
     argv: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    image: str = ""
 
 
 class Toleration(Struct, frozen=True, rename="camel", omit_defaults=True):

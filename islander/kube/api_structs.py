@@ -90,6 +90,7 @@ class PodContainer(ApiStruct):
     """`spec.containers[]` and `spec.initContainers[]`."""
 
     name: str | None = None
+    image: str | None = None
     command: list[str] | None = None
     args: list[str] | None = None
     env: list[EnvVar] | None = None

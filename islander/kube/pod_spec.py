@@ -168,11 +168,11 @@ def _container_field(container: api.PodContainer) -> str:
 
 
 def _forget_unused_words(container: api.PodContainer) -> None:
-    """Clear command and variables of a container without devices, and of the others all variables nobody reads."""
+    """Clear what a container without devices runs, and of the others all variables that nobody reads."""
     resources = container.resources or api.ResourceRequirements()
     asked = (*(resources.requests or ()), *(resources.limits or ()))
     if not resources.claims and not any("/" in name for name in asked):
-        container.command = container.args = container.env = None
+        container.image = container.command = container.args = container.env = None
     elif container.env:
         words = " ".join([*(container.command or ()), *(container.args or ())])
         referenced = set(_VARIABLE.findall(words)) if "$" in words else set()
@@ -202,6 +202,7 @@ def _container(kind: ContainerKind, wire: api.PodContainer) -> Container:
         requests=_container_requests(wire),
         argv=(*(wire.command or ()), *(wire.args or ())),
         env=tuple((variable.name or "", variable.value or "") for variable in wire.env or ()),
+        image=wire.image or "",
     )
 
 
