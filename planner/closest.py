@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
-from islander.policy.explain import PodExplanation, judge_nodes
+from islander.policy.explain import Judged, PodExplanation, judge_nodes
 from islander.policy.need import need_of
 from islander.policy.neighbours import Neighbourhood
 from islander.policy.reasons import Code
@@ -44,7 +44,7 @@ class Closest:
         """Return it as one line."""
         pods = " and ".join(f"{pod} ({gpus} GPU{'s' if gpus > 1 else ''})" for pod, gpus in self.in_the_way)
         room = f"; {self.elsewhere} has room for it now" if self.elsewhere else ""
-        return f"Closest is {self.node}: the pod would fit there if {pods} ran elsewhere{room}."
+        return f"Closest is {self.node}: it would do if {pods} ran elsewhere{room}."
 
 
 def closest_node(
@@ -97,14 +97,18 @@ def _accepts(
     snapshot: ClusterSnapshot, pod: Pod, node: str, leaving: tuple[Pod, ...], settings: PolicySettings
 ) -> bool:
     gone = {other.key for other in leaving}
+    need, mix = need_of(pod, settings), settings.mix or DEFAULT_MIX
     staying = tuple(other for other in snapshot.pods_by_node.get(node, ()) if other.key not in gone)
     there = ClusterSnapshot(nodes=tuple(n for n in snapshot.nodes if n.name == node), pods=staying)
-    whole = Neighbourhood.of(snapshot)
-    around = Neighbourhood(whole.nodes, {**whole.pods, node: staying}, whole.namespace_labels)
-    return any(
-        judged.accepted
-        for judged in judge_nodes(there, pod, need_of(pod, settings), around, settings.mix or DEFAULT_MIX)
-    )
+    # The node alone is judged first: it is nearly always what decides, and the whole cluster takes long to walk.
+    if not pod.spec.pod_affinity and not _any_accepted(judge_nodes(there, pod, need, Neighbourhood.of(there), mix)):
+        return False
+    after = msgspec.structs.replace(snapshot, pods=tuple(other for other in snapshot.pods if other.key not in gone))
+    return _any_accepted(judge_nodes(there, pod, need, Neighbourhood.of(after), mix))
+
+
+def _any_accepted(judged: Iterable[Judged]) -> bool:
+    return any(one.accepted for one in judged)
 
 
 def _room_elsewhere(snapshot: ClusterSnapshot, pod: Pod, node: str, settings: PolicySettings) -> str:

@@ -40,6 +40,8 @@ class ExtenderProcess:
             "kind": "ExtenderConfig",
             "listen": {"address": _HOST, "port": self.port},
             "snapshotFile": str(folder / "snapshot.json"),
+            # Each pod is asked about for itself, not one after the other as if the first were on its way.
+            "softHold": "0s",
         }
         (folder / "config.yaml").write_text(json.dumps(config), encoding="utf-8")
         self._log = folder / "extender.log"

@@ -23,6 +23,7 @@ from planner.output import Format, document_of, json_text, yaml_text
 from planner.read import read_cluster
 from planner.render import explain as explaining
 from planner.render import status as showing
+from planner.render.preference import preference_line
 from planner.render.strip import letters_of, strip
 from planner.render.table import Table, csv_text, markdown_text
 from planner.selector import only_nodes
@@ -111,6 +112,8 @@ def print_explanation(
     if summary.rows:
         terminal.lines([""])
         terminal.table(summary)
+    if preferred := preference_line(answers):
+        terminal.lines(["", preferred])
     if not fitting:
         closest = closest_node(snapshot, pod, explanation, PolicySettings())
         if closest is not None:

@@ -28,10 +28,10 @@ def need_line(explanation: PodExplanation) -> Text:
             said += ", joined by NVLink"
         case "preferred":
             said += ", joined by NVLink where possible"
-    sizes = [("tensor", need.tensor_parallel), ("pipeline", need.pipeline_parallel)]
-    told = ", ".join(f"{name} parallel size {size}" for name, size in sizes if size > 1)
+    sizes = [("TP", need.tensor_parallel), ("PP", need.pipeline_parallel)]
+    told = ", ".join(f"{name} {size}" for name, size in sizes if size > 1)
     if told:
-        said += f" ({told} from its {need.source})"
+        said += f" ({told}, read from its {need.source})"
     return line.append(said, style="not bold")
 
 
