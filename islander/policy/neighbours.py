@@ -23,19 +23,30 @@ class Neighbourhood:
         Pods by the node they are bound to, finished ones left out.
     namespace_labels
         Labels of each namespace that is known.
+    repelling
+        The bound pods that have an anti-affinity of their own, with their nodes: few among many.
     """
 
     nodes: dict[str, Node]
     pods: dict[str, tuple[Pod, ...]]
     namespace_labels: dict[str, dict[str, str]]
+    repelling: tuple[tuple[Node, Pod], ...]
 
     @classmethod
     def of(cls, snapshot: ClusterSnapshot) -> Neighbourhood:
         """Return the neighbourhood in a snapshot."""
+        nodes = {node.name: node for node in snapshot.nodes}
         return cls(
-            nodes={node.name: node for node in snapshot.nodes},
+            nodes=nodes,
             pods=snapshot.pods_by_node,
             namespace_labels={namespace.name: dict(namespace.labels) for namespace in snapshot.namespaces},
+            repelling=tuple(
+                (nodes[name], pod)
+                for name, pods in snapshot.pods_by_node.items()
+                if name in nodes
+                for pod in pods
+                if pod.spec.pod_anti_affinity
+            ),
         )
 
     def others(self, pod: Pod) -> Iterator[tuple[Node, Pod]]:
@@ -82,7 +93,8 @@ def _repelled_by_others(pod: Pod, node: Node, around: Neighbourhood) -> bool:
         there.label(term.topology_key) is not None
         and there.label(term.topology_key) == node.label(term.topology_key)
         and _term_selects(term, other.namespace, pod, around)
-        for there, other in around.others(pod)
+        for there, other in around.repelling
+        if other.key != pod.key
         for term in other.spec.pod_anti_affinity
     )
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from islander.cluster import names
 from islander.cluster.machine import gpu_memory
-from islander.cluster.node import Node
-from islander.cluster.pod import Pod
+from islander.cluster.node import Node, Taint
+from islander.cluster.pod import Pod, PodSpec
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.demand import mix_of
-from islander.policy.explain import judge_nodes
+from islander.policy.explain import Judged, judge_nodes
 from islander.policy.fit import not_schedulable
 from islander.policy.need import PodNeed, need_of
 from islander.policy.neighbours import Neighbourhood
 from islander.policy.occupancy import GpuState, gpu_state
+from islander.policy.reasons import Code
 from islander.policy.room import islands_free, largest_free_island, replicas_guaranteed
+from islander.policy.selectors import untolerated_taint
 from islander.policy.settings import DemandMix, PolicySettings, Shape
 
 SIZES = (1, 2, 4, 8)
@@ -107,7 +109,8 @@ def cluster_status(snapshot: ClusterSnapshot, settings: PolicySettings | None = 
     gpu_nodes = _gpu_nodes(snapshot, settings)
     needs = {pod.key: need_of(pod, settings) for pod in snapshot.pods if pod.phase not in ("Succeeded", "Failed")}
     mix = mix_of(snapshot, settings)
-    usable = [state for node, state in gpu_nodes if not_schedulable(node) is None]
+    closed = _closed(gpu_nodes, snapshot, needs, settings)
+    usable = [state for node, state in gpu_nodes if node.name not in closed]
     usable_free = sum(state.free for state in usable)
     shapes = _shapes(mix)
     placeable = {
@@ -119,7 +122,7 @@ def cluster_status(snapshot: ClusterSnapshot, settings: PolicySettings | None = 
         placeable=placeable,
         largest_free_island=max((largest_free_island(state) for state in usable), default=0),
         fragmentation=Fragmentation(_ratio(mix, stranded, usable_free), stranded),
-        nodes=[_node_status(node, state, snapshot) for node, state in gpu_nodes],
+        nodes=[_node_status(node, state, snapshot, closed.get(node.name, "")) for node, state in gpu_nodes],
         pending=_pending(snapshot, mix, needs, usable_free),
         warnings=[*snapshot.warnings, *(f"node {n.name}: {w}" for n, _ in gpu_nodes for w in n.warnings)],
     )
@@ -141,6 +144,37 @@ def gpu_resource_of(node: Node, settings: PolicySettings) -> str:
         if node.capacity.count(resource) or node.allocatable.count(resource):
             return resource
     return settings.gpu_resources[0]
+
+
+def _closed(
+    gpu_nodes: Sequence[tuple[Node, GpuState]],
+    snapshot: ClusterSnapshot,
+    needs: dict[str, PodNeed],
+    settings: PolicySettings,
+) -> dict[str, str]:
+    """Return the nodes that accept no new GPU pods, each with the reason.
+
+    A taint closes a node when no pending GPU pod tolerates it (no running one where none is pending). The usual taint
+    of GPU nodes, named like the resource, closes none.
+    """
+    asking = [pod for pod in snapshot.pods if pod.key in needs and needs[pod.key].gpus]
+    asking = [pod for pod in asking if not pod.node] or asking
+    templates = {pod.spec.tolerations: pod for pod in asking}.values()
+    closed = {}
+    for node, state in gpu_nodes:
+        taints = tuple(t for t in node.taints if t.key not in settings.gpu_resources)
+        if blocked := not_schedulable(node):
+            closed[node.name] = blocked.message
+        elif taint := _taint_nobody_tolerates(structs.replace(node, taints=taints), templates):
+            closed[node.name] = f"no GPU pod tolerates its taint ({taint.key}={taint.value}:{taint.effect})"
+        elif not state.offered:
+            closed[node.name] = "GPU node, not ready"
+    return closed
+
+
+def _taint_nobody_tolerates(node: Node, pods: Collection[Pod]) -> Taint | None:
+    found = [untolerated_taint(pod, node) for pod in pods or (Pod("", ""),)]
+    return None if None in found else found[0]
 
 
 def _shapes(mix: DemandMix) -> dict[str, Shape]:
@@ -174,8 +208,7 @@ def _totals(gpu_nodes: Sequence[tuple[Node, GpuState]], usable_free: int) -> Tot
     )
 
 
-def _node_status(node: Node, state: GpuState, snapshot: ClusterSnapshot) -> NodeStatus:
-    blocked = not_schedulable(node)
+def _node_status(node: Node, state: GpuState, snapshot: ClusterSnapshot, closed: str) -> NodeStatus:
     owners = snapshot.owners
     memory = gpu_memory(node, state.resource)
     known = len(state.free_sets) == 1
@@ -188,8 +221,8 @@ def _node_status(node: Node, state: GpuState, snapshot: ClusterSnapshot) -> Node
         used=state.used,
         free=state.free,
         withdrawn=state.withdrawn,
-        schedulable=blocked is None,
-        not_schedulable_reason=blocked.message if blocked else "" if state.offered else "GPU node, not ready",
+        schedulable=not closed,
+        not_schedulable_reason=closed,
         free_indexes=[i for i in range(state.hardware.gpus) if state.free_sets[0] >> i & 1] if known else None,
         free_indexes_source=state.source.value,
         islands={str(size): islands_free(state, size) for size in SIZES},
@@ -209,30 +242,25 @@ def _pending(
     snapshot: ClusterSnapshot, mix: DemandMix, needs: dict[str, PodNeed], usable_free: int
 ) -> list[PendingPod]:
     around = Neighbourhood.of(snapshot)
+    # Replicas of one template get one answer.
+    answers: dict[tuple[str, PodSpec, tuple[tuple[str, str], ...], PodNeed], tuple[bool, Code | None]] = {}
     found = []
     for pod in snapshot.pods:
         need = needs.get(pod.key)
         if pod.node or need is None or not need.gpus:
             continue
-        found.append(_pending_pod(snapshot, pod, need, around, mix, usable_free))
+        template = (pod.namespace, pod.spec, pod.labels, need)
+        if template not in answers:
+            answers[template] = _answer(judge_nodes(snapshot, pod, need, around, mix))
+        fits, code = answers[template]
+        stuck = not fits and need.gpus <= usable_free
+        found.append(PendingPod(pod.key, str(need.gpus), code.value if code else "", stuck))
     return found
 
 
-def _pending_pod(
-    snapshot: ClusterSnapshot,
-    pod: Pod,
-    need: PodNeed,
-    around: Neighbourhood,
-    mix: DemandMix,
-    usable_free: int,
-) -> PendingPod:
-    judged = judge_nodes(snapshot, pod, need, around, mix)
-    fits = any(j.accepted for j in judged)
-    codes = [j.code for j in judged if not j.accepted and j.code is not None]
-    usual = max(sorted(set(codes)), key=codes.count, default=None)
-    return PendingPod(
-        pod=pod.key,
-        shape=str(need.gpus),
-        reason="" if fits or usual is None else usual.value,
-        stuck=not fits and need.gpus <= usable_free,
-    )
+def _answer(judged: Sequence[Judged]) -> tuple[bool, Code | None]:
+    """Return whether some node accepts, and the code of most refusals when none does."""
+    if any(j.accepted for j in judged):
+        return True, None
+    codes = [j.code for j in judged if j.code is not None]
+    return False, max(sorted(set(codes)), key=codes.count, default=None)
