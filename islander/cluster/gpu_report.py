@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
+from typing import Annotated
 
 import msgspec
 from msgspec import Struct
@@ -18,21 +19,23 @@ MOST_GPUS = 128
 LONGEST_TEXT = 2**20
 LONGEST_CELL = 32
 
+_Number = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
 
 class _Mig(Struct):
     profile: str
-    start: int | None = 0
+    start: _Number | None = 0
     pod: str | None = None
 
 
 class _Gpu(Struct, rename="camel"):
-    index: int
+    index: _Number
     uuid: str | None = None
-    numa: int | None = None
+    numa: _Number | None = None
     healthy: bool | None = None
     pod: str | None = None
     product: str | None = None
-    memory_mib: int | None = None
+    memory_mib: _Number | None = None
     mig: list[_Mig] | None = None
 
 

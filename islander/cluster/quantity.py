@@ -19,12 +19,13 @@ class Quantity(NamedTuple):
 
 
 # The grammar of k8s.io/apimachinery, pkg/api/resource/quantity.go. `E` alone is exa, `E3` is an exponent. Digits and
-# exponents are bounded: the API itself caps every quantity below 2^63, and an unbounded one could fill the memory.
+# exponents are bounded, so that no text can fill the memory; amounts are capped where the API caps them.
 _GRAMMAR = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]{0,40})(?:\.(?P<part>[0-9]{0,40}))?"
     r"(?:(?P<suffix>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]{1,2}))?",
     re.ASCII,
 )
+LARGEST = 2**63 - 1
 _POWERS_OF_TEN = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
@@ -64,17 +65,17 @@ def whole_number(quantity: Quantity) -> int:
     count, rest = divmod(_not_negative(quantity).numerator, quantity.denominator)
     if rest:
         raise MalformedQuantity(f"{_decimal_text(quantity)} is not a whole number")
-    return count
+    return min(count, LARGEST)
 
 
 def milli(quantity: Quantity) -> int:
     """Return thousandths, rounded up as the scheduler does; raise MalformedQuantity when negative."""
-    return -(-_not_negative(quantity).numerator * 1000 // quantity.denominator)
+    return min(-(-_not_negative(quantity).numerator * 1000 // quantity.denominator), LARGEST)
 
 
 def bytes_of(quantity: Quantity) -> int:
     """Return bytes, rounded up as the scheduler does; raise MalformedQuantity when negative."""
-    return -(-_not_negative(quantity).numerator // quantity.denominator)
+    return min(-(-_not_negative(quantity).numerator // quantity.denominator), LARGEST)
 
 
 def _not_negative(quantity: Quantity) -> Quantity:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from islander.cluster.quantity import LARGEST
+
 Extended = tuple[tuple[str, int], ...]
 
 
@@ -32,12 +34,14 @@ class Resources(Struct, frozen=True, rename="camel", omit_defaults=True):
         return 0
 
     def plus(self, other: Resources) -> Resources:
-        """Return the sum."""
+        """Return the sum, capped at `LARGEST` like every amount of the API."""
         counts = dict(self.extended)
         for name, amount in other.extended:
-            counts[name] = counts.get(name, 0) + amount
+            counts[name] = min(counts.get(name, 0) + amount, LARGEST)
         return Resources(
-            self.cpu_milli + other.cpu_milli, self.memory_bytes + other.memory_bytes, tuple(sorted(counts.items()))
+            min(self.cpu_milli + other.cpu_milli, LARGEST),
+            min(self.memory_bytes + other.memory_bytes, LARGEST),
+            tuple(sorted(counts.items())),
         )
 
     def at_least(self, other: Resources) -> Resources:

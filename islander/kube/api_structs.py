@@ -6,8 +6,12 @@ while it is decoded, so that a megabyte of image names costs no memory.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
 
+from msgspec import Meta, Struct
+
+# As in the API's own types; larger numbers could be written in JSON, but not be read back by others.
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Amounts = dict[str, str | int | float | None]
 Texts = dict[str, str | None]
 
@@ -80,8 +84,8 @@ class EnvVar(ApiStruct):
 class ContainerPort(ApiStruct):
     """`ports[]` of a container."""
 
-    container_port: int | None = None
-    host_port: int | None = None
+    container_port: Int64 | None = None
+    host_port: Int64 | None = None
     protocol: str | None = None
     host_ip: str | None = None
 
@@ -145,11 +149,11 @@ class TopologySpreadConstraint(ApiStruct):
     """`spec.topologySpreadConstraints[]`."""
 
     topology_key: str | None = None
-    max_skew: int | None = None
+    max_skew: Int64 | None = None
     when_unsatisfiable: str | None = None
     label_selector: LabelSelector | None = None
     match_label_keys: list[str] | None = None
-    min_domains: int | None = None
+    min_domains: Int64 | None = None
 
 
 class PodToleration(ApiStruct):
@@ -190,10 +194,10 @@ class PodSpec(ApiStruct):
     host_network: bool | None = None
     volumes: list[Volume] | None = None
     resource_claims: list[ApiStruct] | None = None
-    priority: int | None = None
+    priority: Int64 | None = None
     priority_class_name: str | None = None
     preemption_policy: str | None = None
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
     scheduler_name: str | None = None
     scheduling_gates: list[ApiStruct] | None = None
 
@@ -258,24 +262,24 @@ class Node(ApiStruct):
 class GroupTemplate(ApiStruct):
     """`spec.leaderWorkerTemplate` of a LeaderWorkerSet."""
 
-    size: int | None = None
+    size: Int64 | None = None
 
 
 class WorkloadSpec(ApiStruct):
     """`spec` of any controller of pods."""
 
-    replicas: int | None = None
-    parallelism: int | None = None
+    replicas: Int64 | None = None
+    parallelism: Int64 | None = None
     leader_worker_template: GroupTemplate | None = None
 
 
 class WorkloadStatus(ApiStruct):
     """`status` of any controller of pods."""
 
-    ready_replicas: int | None = None
-    ready: int | None = None
-    number_ready: int | None = None
-    desired_number_scheduled: int | None = None
+    ready_replicas: Int64 | None = None
+    ready: Int64 | None = None
+    number_ready: Int64 | None = None
+    desired_number_scheduled: Int64 | None = None
 
 
 class Workload(ApiStruct):
@@ -290,17 +294,17 @@ class BudgetSpec(ApiStruct):
     """`spec` of a PodDisruptionBudget."""
 
     selector: LabelSelector | None = None
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
+    min_available: Int64 | str | None = None
+    max_unavailable: Int64 | str | None = None
     unhealthy_pod_eviction_policy: str | None = None
 
 
 class BudgetStatus(ApiStruct):
     """`status` of a PodDisruptionBudget."""
 
-    disruptions_allowed: int | None = None
-    current_healthy: int | None = None
-    desired_healthy: int | None = None
+    disruptions_allowed: Int64 | None = None
+    current_healthy: Int64 | None = None
+    desired_healthy: Int64 | None = None
 
 
 class PodDisruptionBudget(ApiStruct):
@@ -315,7 +319,7 @@ class PriorityClass(ApiStruct):
     """scheduling.k8s.io/v1 PriorityClass."""
 
     metadata: Metadata | None = None
-    value: int | None = None
+    value: Int64 | None = None
     global_default: bool | None = None
     preemption_policy: str | None = None
 

@@ -10,6 +10,7 @@ import msgspec
 
 from islander.cluster import names
 from islander.cluster.gpu_report import parse_gpu_report
+from islander.cluster.interning import one_object
 from islander.cluster.node import GpuReport, Node, Taint
 from islander.cluster.pod import Owner, Pod
 from islander.cluster.quantity import MalformedQuantity, parse_quantity, whole_number
@@ -18,7 +19,6 @@ from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass
 from islander.kube import api_structs as api
 from islander.kube.pod_spec import (
     MalformedField,
-    one_object,
     parse_pod_spec,
     parse_resources,
     parse_selector,

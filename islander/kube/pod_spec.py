@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
 from weakref import WeakValueDictionary
 
 import msgspec
 
+from islander.cluster.interning import one_object
 from islander.cluster.pod import (
     Container,
     ContainerKind,
@@ -31,8 +30,6 @@ from islander.cluster.quantity import MalformedQuantity, bytes_of, milli, parse_
 from islander.cluster.requests import effective_requests
 from islander.cluster.resources import Resources
 from islander.kube import api_structs as api
-
-Value = TypeVar("Value", bound=Hashable)
 
 
 class MalformedField(ValueError):
@@ -59,17 +56,6 @@ _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 _KEPT_ENV = frozenset({"TENSOR_PARALLEL_SIZE", "PIPELINE_PARALLEL_SIZE", "DATA_PARALLEL_SIZE"})
 _KEPT_ENV_PATTERN = re.compile(r"LWS_\w+|VLLM_\w*(?:PARALLEL|DP)\w*", re.ASCII)
 _VARIABLE = re.compile(r"\$[({]?([A-Za-z_]\w*)", re.ASCII)
-
-
-@lru_cache(maxsize=16384)
-def _first_equal(value: Hashable) -> Any:
-    return value
-
-
-def one_object(value: Value) -> Value:
-    """Return the first value that was equal to this one, so that equal values share their memory."""
-    first: Value = _first_equal(value)
-    return first
 
 
 def parse_pod_spec(spec: api.PodSpec, pod_name: str, labels: Mapping[str, str | None]) -> PodSpec:
