@@ -75,10 +75,11 @@ def _examples(*lines: str) -> str:
 
 
 @app.command(
+    short_help="What is free, in replicas.",
     epilog=_examples(
         "PROGRAM status",
         "kubectl get nodes,pods -A -o json | PROGRAM status --snapshot - -o json",
-    )
+    ),
 )
 def status(
     snapshot: Files = [],  # noqa: B006 - typer copies it
@@ -105,13 +106,14 @@ def status(
 
 
 @app.command(
+    short_help="Why a pod does (not) fit, node by node.",
     epilog=_examples(
         "PROGRAM explain chat/llama-70b-7c9f-x2k1n",
         "PROGRAM explain -f deployment.yaml --snapshot cluster.json -o wide",
-    )
+    ),
 )
 def explain(
-    pod: Annotated[str | None, typer.Argument(metavar="[NAMESPACE/POD]", help="A pod of the cluster.")] = None,
+    pod: Annotated[str | None, typer.Argument(metavar="NAMESPACE/POD", help="A pod of the cluster.")] = None,
     filename: Annotated[
         str | None,
         typer.Option(
@@ -143,10 +145,11 @@ def explain(
 
 
 @app.command(
+    short_help="Write the cluster's state to one file.",
     epilog=_examples(
         "PROGRAM snapshot --output-file cluster.json.gz",
         "PROGRAM snapshot --extender https://islander-extender.islander.svc:8880 --extender-ca ca.crt > cluster.json",
-    )
+    ),
 )
 def snapshot(
     snapshot: Files = [],  # noqa: B006 - typer copies it
@@ -171,7 +174,7 @@ def snapshot(
 
 @app.command(epilog=_examples("PROGRAM schema", "PROGRAM schema ClusterStatus > cluster-status.schema.json"))
 def schema(
-    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="Leave it out to list the kinds.")] = None,
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="Leave it out to list the kinds.")] = None,
 ) -> None:
     """Print the JSON Schema of a kind."""
     from planner.schemas import KINDS, schema_of
@@ -180,7 +183,10 @@ def schema(
     terminal.write("\n".join(KINDS) if kind is None else json_text(schema_of(kind)))
 
 
-@app.command(epilog=_examples("PROGRAM demo", "PROGRAM demo | less -R"))
+@app.command(
+    short_help="The story of free 2,2,1,1; needs no cluster.",
+    epilog=_examples("PROGRAM demo", "PROGRAM demo | less -R"),
+)
 def demo() -> None:
     """Tell the story of free 2,2,1,1 on bundled snapshots, with the real extender; needs no cluster."""
     from planner.demo import tell

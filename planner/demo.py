@@ -137,7 +137,7 @@ def show_placements(scene: Scene, extender: ExtenderProcess, terminal: Terminal)
         rows.append(tuple(row))
     terminal.lines(
         [
-            "hgx-*: eight H100 behind NVSwitch. pairs-*: four A100, 0-1 and 2-3 bridged; the node reports who holds what.",
+            "hgx-*: 8 H100 behind NVSwitch. pairs-*: 4 A100, bridged 0-1 and 2-3; the node reports who holds what.",
             "",
         ]
     )

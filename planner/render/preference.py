@@ -7,6 +7,7 @@ from islander.policy.explain import NodeExplanation, Parts
 # Worded so that "X comes before Y: ..." reads well; in the order in which nodes are compared.
 _ADVANTAGE = {
     "link": "its pick is joined by better links ({best} against {other})",
+    "numa_nodes": "its pick spans fewer NUMA nodes",
     "island_likelihood": "it is likelier that kubelet picks an island",
     "room_kept": "less room for other replicas is lost",
     "packing": "it is used already, so that emptier nodes stay empty",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from islander.policy.status import ClusterStatus, NodeStatus
+from islander.policy.status import ClusterStatus, NodeStatus, PendingPod
 from planner.render.glyphs import Glyphs
 from planner.render.strip import letters_of, strip, workload_of
 from planner.render.table import Column, Table
@@ -28,7 +28,8 @@ def headline(status: ClusterStatus) -> Text:
     line = Text()
     for name, amount in parts:
         line.append(("  " if line else "") + f"{name} ").append(str(amount), style="bold")
-    return line.append("  largest free island ").append(str(status.largest_free_island), style="bold")
+    line.append("  largest free island ").append(str(status.largest_free_island), style="bold")
+    return line.append("  fragmentation ").append(f"{status.fragmentation.ratio:.2f}", style="bold")
 
 
 def room_table(status: ClusterStatus) -> Table:
@@ -87,11 +88,14 @@ def pending_table(status: ClusterStatus) -> Table:
             Column("STATE"),
             Column("REASON", shrinks=True),
         ),
-        tuple(
-            (pod.pod, pod.shape, Text("stuck", style="red") if pod.stuck else "waits", pod.reason or "-")
-            for pod in status.pending
-        ),
+        tuple((pod.pod, pod.shape, _pending_state(pod), pod.reason or "-") for pod in status.pending),
     )
+
+
+def _pending_state(pod: PendingPod) -> Text:
+    if pod.stuck:
+        return Text("stuck: enough is free, but not together", style="red")
+    return Text("no room", style="yellow") if pod.reason else Text("fits")
 
 
 def _node_row(
@@ -117,8 +121,18 @@ def _node_row(
 def _free_indexes(node: NodeStatus) -> str:
     if not node.free:
         return "-"
-    known = ",".join(str(index) for index in node.free_indexes or ())
-    return f"{known or '?'} ({node.free_indexes_source})"
+    return f"{ranges(node.free_indexes or ()) or '?'} ({node.free_indexes_source})"
+
+
+def ranges(indexes: Iterable[int]) -> str:
+    """Return indexes in short: `0-3,6`."""
+    runs: list[list[int]] = []
+    for index in sorted(indexes):
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def _shape_order(shape: str) -> tuple[int, str]:

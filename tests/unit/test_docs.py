@@ -4,12 +4,17 @@ import re
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from docs.generate import FOLDER, PAGES, page
+from extender.__main__ import assemble
 from extender.config import parse_config
+from extender.web import create_app
 from islander.cluster import names
 from islander.cluster.gpu_report import parse_gpu_report
+from islander.cluster.snapshot_json import encode_snapshot
 from islander.policy.reasons import REASONS, Code
+from tests.builders import a_node, a_pod, a_snapshot, pod_object
 
 ROOT = FOLDER.parent
 PAGES_WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(FOLDER.glob("*.md"))]
@@ -77,3 +82,41 @@ def test_the_readme_names_every_target_of_the_makefile_that_it_promises():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for path in PAGES_WRITTEN:
         assert set(re.findall(r"`make ([a-z-]+)`", path.read_text())) <= targets, path.name
+
+
+def documented_metrics():
+    rows = re.findall(r"^\| `(islander_\w+)` \| (\w+) \| (.*?) \|", (FOLDER / "metrics.md").read_text(), re.MULTILINE)
+    return {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+
+
+@pytest.fixture
+def exposed_metrics(tmp_path):
+    """What an extender exposes after it has answered a filter call that refused a node."""
+    snapshot = a_snapshot(a_node("n1", gpus=2), a_pod("waits", gpus=4))
+    (tmp_path / "snapshot.json").write_bytes(encode_snapshot(snapshot))
+    config = parse_config(f"snapshotFile: {tmp_path / 'snapshot.json'}", "test")
+    client = create_app(assemble(config).services, max_body_bytes=2**20).test_client()
+    assert client.post("/filter", json={"Pod": pod_object("waits", gpus=4), "NodeNames": ["n1"]}).status_code == 200
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    # The client library adds the time of creation to each counter and histogram.
+    return [family for family in families if not family.name.endswith("_created")]
+
+
+def test_every_metric_is_documented_with_its_type_and_labels(exposed_metrics):
+    documented = documented_metrics()
+    exposed = {
+        f"{family.name}_total" if family.type == "counter" else family.name: family for family in exposed_metrics
+    }
+    assert documented.keys() == exposed.keys()
+    for name, family in exposed.items():
+        kind, labels = documented[name]
+        assert kind == family.type, name
+        for sample in family.samples:
+            assert sample.labels.keys() - {"le"} == labels, sample
+
+
+def test_a_query_of_the_metrics_page_uses_metrics_that_are_there():
+    _, _, advice = (FOLDER / "metrics.md").read_text().partition("## What to watch")
+    queried = set(re.findall(r"islander_\w+", advice))
+    assert queried
+    assert {name.removesuffix("_bucket") for name in queried} <= documented_metrics().keys()

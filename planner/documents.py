@@ -1,0 +1,197 @@
+"""The Kubernetes documents of a file: JSON or YAML, one or many, lists or single objects, packed or plain."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from planner.errors import PlannerError
+
+_GZIP = b"\x1f\x8b"
+_BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_TRAILING = re.compile(r"trailing characters \(byte ([0-9]+)\)")
+_SEPARATOR = re.compile(rb"\s*(?:---[^\S\n]*(?:\n|\Z))?\s*")
+# What `kubectl get ... -o yaml` prints: a list whose items begin in the first column.
+_YAML_LIST = re.compile(r"\A(?:---\n)?apiVersion: v1\nitems:\n(?=- )")
+_YAML_ITEM = re.compile(r"^(?=- )", re.MULTILINE)
+_YAML_END_OF_ITEMS = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
+_DEEPEST_LIST = 4
+
+
+class MalformedInput(PlannerError):
+    """A file holds nothing that can be used; the message is one line that names the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One object of a file.
+
+    Attributes
+    ----------
+    kind
+        Kind that its list gives it; empty when the object says it itself.
+    raw
+        The object as JSON; None for an empty list, which only says that a kind was looked at.
+    """
+
+    kind: str
+    raw: bytes | msgspec.Raw | None
+
+
+class _List(Struct):
+    kind: str | None = None
+    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads YAML as the API does, for which a time is a text."""
+
+
+_PlainLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in _PlainLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_documents(path: str) -> Iterator[Document]:
+    """Yield the objects of a file, `-` for stdin; lists are taken apart without building what they hold.
+
+    Raises
+    ------
+    MalformedInput
+        The file cannot be read, is neither JSON nor YAML, or is cut off.
+    """
+    data = _text_bytes(path, _bytes_of(path))
+    if data.lstrip()[:1] in (b"{", b"["):
+        yield from _json_documents(path, data)
+    else:
+        yield from _yaml_documents(path, data)
+
+
+def _bytes_of(path: str) -> bytes:
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise MalformedInput(f"{_called(path)}: {error.strerror}") from None
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise MalformedInput(f"{_called(path)}: the gzip data is broken or cut off: {error}") from None
+
+
+def _text_bytes(path: str, data: bytes) -> bytes:
+    """Return the file as UTF-8; PowerShell's `>` writes UTF-16."""
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            data = data.decode(encoding, errors="replace").lstrip("\ufeff").encode()
+            break
+    if not data.strip():
+        raise MalformedInput(f"{_called(path)}: is empty; expected what `kubectl get nodes,pods -A -o json` prints")
+    try:
+        if b"\0" in data:
+            raise UnicodeError
+        data.decode()
+    except UnicodeError:
+        raise MalformedInput(f"{_called(path)}: is a binary file; expected JSON or YAML, plain or as .gz") from None
+    return data
+
+
+def _json_documents(path: str, data: bytes) -> Iterator[Document]:
+    start = 0
+    while start < len(data):
+        end = len(data)
+        try:
+            found = list(_unpacked(data[start:end] if start else data))
+        except msgspec.DecodeError as error:
+            trailing = _TRAILING.search(str(error))
+            if trailing is None:
+                raise _broken_json(path, error) from None
+            end = start + int(trailing[1])
+            try:
+                found = list(_unpacked(data[start:end]))
+            except msgspec.DecodeError as inner:
+                raise _broken_json(path, inner) from None
+        except RecursionError:
+            raise MalformedInput(f"{_called(path)}: the JSON is nested too deeply") from None
+        yield from found
+        separator = _SEPARATOR.match(data, end)
+        start = separator.end() if separator else end
+        if start < len(data) and data[start : start + 1] not in (b"{", b"["):
+            yield from _yaml_documents(path, data[start:])
+            return
+
+
+def _broken_json(path: str, error: msgspec.DecodeError) -> MalformedInput:
+    if "truncated" in str(error):
+        return MalformedInput(f"{_called(path)}: is cut off, the JSON ends too early; take it again")
+    return MalformedInput(f"{_called(path)}: is neither JSON nor YAML: {error}")
+
+
+def _unpacked(raw: bytes | msgspec.Raw, depth: int = 0) -> Iterator[Document]:
+    """Yield an object itself, or the items of a list; raise DecodeError for what is no JSON."""
+    try:
+        found = msgspec.json.decode(raw, type=_List)
+    except msgspec.ValidationError:
+        yield Document("", bytes(raw))
+        return
+    if found.items is msgspec.UNSET or not (found.kind or "").endswith("List") or depth == _DEEPEST_LIST:
+        yield Document("", raw)
+        return
+    kind = (found.kind or "").removesuffix("List")
+    if not found.items:
+        yield Document(kind, None)
+        return
+    for item in found.items:
+        for document in _unpacked(item, depth + 1):
+            # Items of a typed list (PodList) do not say their kind.
+            yield document if document.kind else Document(kind, document.raw)
+
+
+def _yaml_documents(path: str, data: bytes) -> Iterator[Document]:
+    text = data.decode()
+    try:
+        for value in _yaml_values(text):
+            if value is None:
+                continue
+            try:
+                yield from _unpacked(msgspec.json.encode(value))
+            except (TypeError, ValueError, RecursionError, OverflowError) as error:
+                raise MalformedInput(f"{_called(path)}: an object cannot be written as JSON: {error}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}: " if mark else ""
+        problem = " ".join(f"{error.context or ''} {error.problem or ''}".split())
+        raise MalformedInput(f"{_called(path)}: {where}is neither JSON nor YAML: {problem}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        first_line = str(error).partition("\n")[0]
+        raise MalformedInput(f"{_called(path)}: is neither JSON nor YAML: {first_line}") from None
+
+
+def _yaml_values(text: str) -> Iterator[Any]:
+    """Yield the documents of a stream; a list as kubectl prints it is read item by item, which saves much memory."""
+    head = _YAML_LIST.match(text)
+    tail = _YAML_END_OF_ITEMS.search(text, head.end()) if head else None
+    if head is None or tail is None:
+        # A subclass of the C loader is as safe as that loader; it only reads fewer kinds of scalars.
+        yield from yaml.load_all(text, Loader=_PlainLoader)  # noqa: S506
+        return
+    for chunk in _YAML_ITEM.split(text[head.end() : tail.start()]):
+        if chunk.strip():
+            yield from yaml.load(chunk, Loader=_PlainLoader)  # noqa: S506
+    yield from yaml.load_all(text[tail.start() :], Loader=_PlainLoader)  # noqa: S506
+
+
+def _called(path: str) -> str:
+    return "stdin" if path == "-" else path
