@@ -65,7 +65,6 @@ class _Section(BaseModel):
 
     model_config = ConfigDict(
         alias_generator=to_camel,
-        populate_by_name=True,
         extra="forbid",
         frozen=True,
         strict=True,

@@ -17,7 +17,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
-        line = {"time": _time(record), "level": record.levelname.lower(), "logger": record.name}
+        line: dict[str, object] = {"time": _time(record), "level": record.levelname.lower(), "logger": record.name}
         line |= {"message": record.getMessage(), **_fields(record)}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from extender.config import ConfigError
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.cluster.snapshot_json import MalformedSnapshot, decode_snapshot
+from islander.kube.gather import snapshot_of, sorted_objects
+from islander.kube.parse import GROUPS, ClusterObject, MalformedObject, kind_of, parse_object
 from islander.kube.store import ClusterStore, KindStatus
+
+_GZIP = b"\x1f\x8b"
 
 
 class ClusterSource(Protocol):
@@ -84,16 +92,44 @@ class FileCluster:
 
 
 def read_snapshot(path: Path) -> ClusterSnapshot:
-    """Return the snapshot in a file, compressed or not.
+    """Return the snapshot in a file: an Islander snapshot, or what `kubectl get -o json` prints; either may be gzipped.
 
     Raises
     ------
     ConfigError
-        The file cannot be read, or is not a snapshot.
+        The file cannot be read, or is neither.
     """
+    where = f"snapshotFile: {path}"
     try:
-        return decode_snapshot(path.read_bytes())
-    except OSError as e:
-        raise ConfigError(f"snapshotFile: {path}: cannot be read: {e.strerror}") from e
-    except MalformedSnapshot as e:
-        raise ConfigError(f"snapshotFile: {path}: {e}") from e
+        data = path.read_bytes()
+        if data.startswith(_GZIP):
+            data = gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as e:
+        reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
+        raise ConfigError(f"{where}: cannot be read: {reason}") from e
+    try:
+        _, kind = kind_of(data)
+        return _from_list(data) if kind.endswith("List") else decode_snapshot(data)
+    except (MalformedObject, MalformedSnapshot, msgspec.ValidationError) as e:
+        raise ConfigError(f"{where}: neither a ClusterSnapshot nor a List of `kubectl get -o json`: {e}") from e
+
+
+def _from_list(data: bytes) -> ClusterSnapshot:
+    """Return the snapshot of a kubectl List; objects that cannot be used are left out with a warning."""
+    objects: list[ClusterObject] = []
+    warnings = []
+    kinds = set()
+    for raw in msgspec.json.decode(data, type=_List).items:
+        group, kind = kind_of(raw)
+        if GROUPS.get(kind) != group:
+            continue
+        kinds.add(kind)
+        try:
+            objects.append(parse_object(raw))
+        except MalformedObject as e:
+            warnings.append(f"{e}; it is left out")
+    return snapshot_of(sorted_objects(objects), kinds=kinds, warnings=warnings, taken_at="")
+
+
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw]
