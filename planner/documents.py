@@ -38,29 +38,34 @@ class Document:
 
     Attributes
     ----------
-    kind
-        Kind that its list gives it; empty when the object says it itself.
+    group, kind
+        What its list says of it, for the items of a typed list (PodList), which do not say it themselves.
     raw
         The object as JSON; None for an empty list, which only says that a kind was looked at.
     """
 
+    group: str
     kind: str
     raw: bytes | msgspec.Raw | None
 
 
-class _List(Struct):
+class _List(Struct, rename="camel"):
+    api_version: str | None = None
     kind: str | None = None
     items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class _PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Reads YAML as the API does, for which a time is a text."""
-
-
-_PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in _PlainLoader.yaml_implicit_resolvers.items()
-}
+# Reads YAML as the API does, for which a time is a text.
+_PlainLoader: Any = type(
+    "_PlainLoader",
+    (getattr(yaml, "CSafeLoader", yaml.SafeLoader),),
+    {
+        "yaml_implicit_resolvers": {
+            first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+    },
+)
 
 
 def read_documents(path: str) -> Iterator[Document]:
@@ -109,20 +114,22 @@ def _text_bytes(path: str, data: bytes) -> bytes:
 
 
 def _json_documents(path: str, data: bytes) -> Iterator[Document]:
+    view = memoryview(data)
     start = 0
     while start < len(data):
         end = len(data)
         try:
-            found = list(_unpacked(data[start:end] if start else data))
-        except msgspec.DecodeError as error:
-            trailing = _TRAILING.search(str(error))
-            if trailing is None:
-                raise _broken_json(path, error) from None
-            end = start + int(trailing[1])
             try:
-                found = list(_unpacked(data[start:end]))
-            except msgspec.DecodeError as inner:
-                raise _broken_json(path, inner) from None
+                found = list(_unpacked(view[start:]))
+            except msgspec.DecodeError as error:
+                trailing = _TRAILING.search(str(error))
+                if trailing is None:
+                    raise
+                # The decoder counts from 1.
+                end = start + int(trailing[1]) - 1
+                found = list(_unpacked(view[start:end]))
+        except msgspec.DecodeError as error:
+            raise _broken_json(path, error) from None
         except RecursionError:
             raise MalformedInput(f"{_called(path)}: the JSON is nested too deeply") from None
         yield from found
@@ -139,24 +146,31 @@ def _broken_json(path: str, error: msgspec.DecodeError) -> MalformedInput:
     return MalformedInput(f"{_called(path)}: is neither JSON nor YAML: {error}")
 
 
-def _unpacked(raw: bytes | msgspec.Raw, depth: int = 0) -> Iterator[Document]:
+def _unpacked(raw: bytes | memoryview | msgspec.Raw, depth: int = 0) -> Iterator[Document]:
     """Yield an object itself, or the items of a list; raise DecodeError for what is no JSON."""
     try:
-        found = msgspec.json.decode(raw, type=_List)
+        found = msgspec.json.decode(raw, type=_List | list[msgspec.Raw])
     except msgspec.ValidationError:
-        yield Document("", bytes(raw))
+        yield Document("", "", bytes(raw))
         return
-    if found.items is msgspec.UNSET or not (found.kind or "").endswith("List") or depth == _DEEPEST_LIST:
-        yield Document("", raw)
+    if isinstance(found, list):
+        found = _List(items=found)
+    kind = found.kind or "List"
+    if found.items is msgspec.UNSET or not kind.endswith("List") or depth == _DEEPEST_LIST:
+        yield Document("", "", raw if isinstance(raw, msgspec.Raw) else bytes(raw))
         return
-    kind = (found.kind or "").removesuffix("List")
+    kind = kind.removesuffix("List")
+    group = _group(found.api_version or "")
     if not found.items:
-        yield Document(kind, None)
-        return
-    for item in found.items:
+        yield Document(group, kind, None)
+    for item in found.items or ():
         for document in _unpacked(item, depth + 1):
-            # Items of a typed list (PodList) do not say their kind.
-            yield document if document.kind else Document(kind, document.raw)
+            yield document if document.kind else Document(group, kind, document.raw)
+
+
+def _group(api_version: str) -> str:
+    group, slash, _ = api_version.partition("/")
+    return group if slash else ""
 
 
 def _yaml_documents(path: str, data: bytes) -> Iterator[Document]:
@@ -184,13 +198,23 @@ def _yaml_values(text: str) -> Iterator[Any]:
     head = _YAML_LIST.match(text)
     tail = _YAML_END_OF_ITEMS.search(text, head.end()) if head else None
     if head is None or tail is None:
-        # A subclass of the C loader is as safe as that loader; it only reads fewer kinds of scalars.
-        yield from yaml.load_all(text, Loader=_PlainLoader)  # noqa: S506
+        yield from _loaded(text)
         return
+    rest = _loaded(text[tail.start() :])
+    kind = next(rest, None)
     for chunk in _YAML_ITEM.split(text[head.end() : tail.start()]):
-        if chunk.strip():
-            yield from yaml.load(chunk, Loader=_PlainLoader)  # noqa: S506
-    yield from yaml.load_all(text[tail.start() :], Loader=_PlainLoader)  # noqa: S506
+        for items in _loaded(chunk):
+            yield {**(kind if isinstance(kind, dict) else {}), "apiVersion": "v1", "items": items}
+    yield from rest
+
+
+def _loaded(text: str) -> Iterator[Any]:
+    loader = _PlainLoader(text)
+    try:
+        while loader.check_data():
+            yield loader.get_data()
+    finally:
+        loader.dispose()
 
 
 def _called(path: str) -> str:

@@ -1,0 +1,157 @@
+"""A snapshot from files: what Islander wrote, or what `kubectl get` printed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from islander.cluster.names import DOMAIN
+from islander.cluster.node import Node
+from islander.cluster.pod import Pod
+from islander.cluster.snapshot import ClusterSnapshot
+from islander.cluster.snapshot_json import MalformedSnapshot, decode_snapshot
+from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
+from islander.kube.parse import GROUPS, ClusterObject, MalformedObject, kind_of, parse_object
+from planner.documents import Document, MalformedInput, read_documents
+
+Key = TypeVar("Key", str, tuple[str, str], tuple[str, str, str])
+Value = TypeVar("Value")
+
+_ADVICE = "take it with `kubectl get nodes,pods -A -o json`"
+_WITHOUT_KIND = "(without kind)"
+_MOST_WARNINGS_OF_A_KIND = 20
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What the files hold; of two objects with one name the later one counts."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: dict[tuple[str, str], Pod] = field(default_factory=dict)
+    workloads: dict[tuple[str, str, str], Workload] = field(default_factory=dict)
+    budgets: dict[tuple[str, str], DisruptionBudget] = field(default_factory=dict)
+    priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
+    namespaces: dict[str, Namespace] = field(default_factory=dict)
+    kinds: set[str] = field(default_factory=set)
+    taken_at: str = ""
+    warnings: list[str] = field(default_factory=list)
+    not_used: Counter[str] = field(default_factory=Counter)
+    broken: Counter[str] = field(default_factory=Counter)
+
+    def add(self, value: ClusterObject) -> None:
+        match value:
+            case Node():
+                self.nodes[value.name] = value
+            case Pod():
+                self.pods[value.namespace, value.name] = value
+            case Workload():
+                self.workloads[value.namespace, value.name, value.kind] = value
+            case DisruptionBudget():
+                self.budgets[value.namespace, value.name] = value
+            case PriorityClass():
+                self.priority_classes[value.name] = value
+            case Namespace():
+                self.namespaces[value.name] = value
+
+    def add_snapshot(self, snapshot: ClusterSnapshot) -> None:
+        parts: tuple[Iterable[ClusterObject], ...] = (
+            snapshot.nodes,
+            snapshot.pods,
+            snapshot.workloads,
+            snapshot.budgets,
+            snapshot.priority_classes,
+            snapshot.namespaces,
+        )
+        for part in parts:
+            for value in part:
+                self.add(value)
+        self.kinds.update(snapshot.kinds)
+        self.taken_at = max(self.taken_at, snapshot.taken_at)
+        self.warnings.extend(snapshot.warnings)
+
+    def snapshot(self) -> ClusterSnapshot:
+        return ClusterSnapshot(
+            nodes=_sorted(self.nodes),
+            pods=_sorted(self.pods),
+            workloads=_sorted(self.workloads),
+            budgets=_sorted(self.budgets),
+            priority_classes=_sorted(self.priority_classes),
+            namespaces=_sorted(self.namespaces),
+            kinds=tuple(sorted(self.kinds)),
+            taken_at=self.taken_at,
+            warnings=tuple(self.warnings),
+        )
+
+
+def load_files(paths: Sequence[str]) -> ClusterSnapshot:
+    """Return the snapshot that the files hold together; `-` is stdin.
+
+    Each file is an Islander snapshot, or what `kubectl get` prints as JSON or YAML: lists or single objects, kinds
+    mixed, also packed with gzip. Objects of kinds that are not used, and broken ones, are skipped and named in the
+    warnings of the snapshot.
+
+    Raises
+    ------
+    MalformedInput
+        A file cannot be read, or all files together hold no node.
+    """
+    gathered = _Gathered()
+    for path in paths:
+        for document in read_documents(path):
+            _add(gathered, document, "stdin" if path == "-" else path)
+    called = ", ".join("stdin" if path == "-" else path for path in paths)
+    gathered.warnings += _summary(gathered)
+    if not gathered.nodes:
+        raise MalformedInput(f"{called}: {_without_nodes(gathered)}")
+    if "Pod" not in gathered.kinds:
+        gathered.warnings.append(f"{called}: holds no pods, so every GPU counts as free; {_ADVICE}")
+    return gathered.snapshot()
+
+
+def _add(gathered: _Gathered, document: Document, called: str) -> None:
+    if document.raw is None:
+        if GROUPS.get(document.kind) == document.group:
+            gathered.kinds.add(document.kind)
+        return
+    try:
+        group, kind = kind_of(document.raw)
+        if not kind:
+            group, kind = document.group, document.kind
+        if group == DOMAIN:
+            gathered.add_snapshot(decode_snapshot(document.raw))
+        elif GROUPS.get(kind) != group:
+            gathered.not_used[kind or _WITHOUT_KIND] += 1
+        else:
+            gathered.kinds.add(kind)
+            gathered.add(parse_object(document.raw, kind))
+    except MalformedSnapshot as error:
+        raise MalformedInput(f"{called}: {error}") from None
+    except MalformedObject as error:
+        gathered.broken[error.kind] += 1
+        if gathered.broken[error.kind] <= _MOST_WARNINGS_OF_A_KIND:
+            gathered.warnings.append(f"{called}: {error}; it is skipped")
+
+
+def _summary(gathered: _Gathered) -> list[str]:
+    found = [
+        f"{count - _MOST_WARNINGS_OF_A_KIND} more broken objects of kind {kind or 'unknown'} are skipped"
+        for kind, count in sorted(gathered.broken.items())
+        if count > _MOST_WARNINGS_OF_A_KIND
+    ]
+    if gathered.not_used:
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(gathered.not_used.items()))
+        found.append(f"skipped objects of kinds that are not used: {counts}")
+    return found
+
+
+def _without_nodes(gathered: _Gathered) -> str:
+    if gathered.broken["Node"] and gathered.warnings:
+        return f"holds no node that can be read: {gathered.warnings[0]}"
+    held = gathered.kinds or set(gathered.not_used) - {_WITHOUT_KIND}
+    return f"holds {'no nodes' if held else 'no Kubernetes objects'}; {_ADVICE}"
+
+
+def _sorted(values: Mapping[Key, Value]) -> tuple[Value, ...]:
+    return tuple(values[key] for key in sorted(values))
