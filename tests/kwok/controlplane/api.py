@@ -1,8 +1,9 @@
 """A small JSON client of kube-apiserver for tests: any path, keep-alive, many requests at once."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -135,6 +136,30 @@ class Api:
         except ApiError as problem:
             if problem.code != 404:
                 raise
+
+    @contextmanager
+    def watch(self, path: str, resource_version: str) -> Iterator[urllib3.BaseHTTPResponse]:
+        """Watch a collection: a streaming answer, one event of JSON per line; its `shutdown()` ends the reading.
+
+        Raises
+        ------
+        ApiError
+            The watch is refused; code 410 when the version is too old.
+        """
+        query = urlencode({"watch": "1", "resourceVersion": resource_version})
+        answer = self._http.request(
+            "GET",
+            f"{self.server}{path}?{query}",
+            headers=self._headers,
+            timeout=urllib3.Timeout(connect=_TIMEOUT_SECONDS, read=None),
+            preload_content=False,
+        )
+        try:
+            if answer.status >= 400:
+                raise ApiError("WATCH", path, answer.status, _as_status(answer.data.decode()))
+            yield answer
+        finally:
+            answer.close()
 
     # Many objects -----------------------------------------------------------------------------------------------
 
