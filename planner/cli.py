@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version as installed_version
@@ -227,8 +228,8 @@ def _one_line_on_error(program: str, run: Callable[[], int]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
-        # Whoever read our output has enough; Python would complain once more when it closes stdout.
-        sys.stdout = open("/dev/null", "w")  # noqa: PTH123, SIM115
+        # Whoever read our output has enough; what is still buffered must not complain again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as problem:  # the edge: nobody above us turns a bug into a line
         log.debug("unexpected error", exc_info=True)

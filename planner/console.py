@@ -16,6 +16,14 @@ from planner.render.glyphs import Glyphs, glyphs_for
 from planner.render.table import Table, text_lines
 
 
+class _Console(Console):
+    """A console that leaves a closed pipe to the command line, where it is no error."""
+
+    def on_broken_pipe(self) -> None:
+        """Pass on what rich would turn into an exit code of its own."""
+        raise BrokenPipeError
+
+
 @dataclass(frozen=True, slots=True)
 class Terminal:
     """Where results and remarks go.
@@ -36,8 +44,8 @@ class Terminal:
     @classmethod
     def of_this_process(cls, *, headers: bool = True, quiet: bool = False) -> Self:
         """Return the terminal that this process writes to; rich honours NO_COLOR."""
-        out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
-        err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
+        out = _Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+        err = _Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
         width = out.width if out.is_terminal else None
         return cls(out, err, glyphs_for(sys.stdout.encoding), width, headers, quiet)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from typing import Any
 
+import msgspec
 from rich.text import Text
-from ruamel.yaml import YAML
 
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
@@ -21,6 +21,7 @@ from islander.policy.settings import PolicySettings
 from islander.policy.status import cluster_status
 from planner.closest import closest_node
 from planner.console import Terminal
+from planner.documents import read_documents
 from planner.extender_process import ExtenderProcess
 from planner.load import load_files
 from planner.render import explain as explaining
@@ -51,7 +52,7 @@ def bundled(name: str) -> Scene:
     """Return a cluster that comes with the package."""
     with as_file(files("planner") / "data" / name) as path:
         snapshot = load_files([str(path)])
-        items = YAML(typ="safe", pure=True).load(path)["items"]
+        items = [msgspec.json.decode(document.raw) for document in read_documents(str(path)) if document.raw]
     raw = {f"{item['metadata'].get('namespace')}/{item['metadata']['name']}": item for item in items}
     waiting = sorted(
         (pod for pod in snapshot.pods if not pod.node), key=lambda pod: -need_of(pod, PolicySettings()).gpus
