@@ -162,13 +162,13 @@ def _add_explanations(app: Flask, services: Services) -> None:
 
 def _add_operations(app: Flask, services: Services) -> None:
     def healthz() -> Response:
-        return Response("ok\n", mimetype=_TEXT)
+        return Response("ok\n", content_type=_TEXT)
 
     def readyz() -> Response:
         if services.stopping:
             return _problem("stopping", 503)
         waiting = _waiting(services)
-        return _problem(waiting, 503) if waiting else Response("ok\n", mimetype=_TEXT)
+        return _problem(waiting, 503) if waiting else Response("ok\n", content_type=_TEXT)
 
     def expose() -> Response:
         return Response(services.metrics.expose(), content_type=CONTENT_TYPE_LATEST)
@@ -237,7 +237,7 @@ def _error(message: str, status: int) -> Response:
 
 def _problem(message: str, status: int) -> Response:
     line = " ".join(message.split())
-    return Response(f"{line}\n", status=status, mimetype=_TEXT)
+    return Response(f"{line}\n", status=status, content_type=_TEXT)
 
 
 def _speaks_errors() -> bool:
