@@ -1,12 +1,14 @@
-"""Writes the reference pages that come from code: reason codes, configuration. Run as `python -m docs.generate`.
+"""Writes the reference pages that come from code. Run as `python -m docs.generate`.
 
-A page keeps its hand-written head; what follows the marker is replaced. tests/unit/test_docs.py fails when a page is
-not what this program would write.
+A page keeps its hand-written text; what stands between the marker and the end mark (or the end of the page) is
+replaced. tests/unit/test_docs.py fails when a page is not what this program would write.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 import types
 import typing
@@ -22,8 +24,9 @@ from islander.hardware.presets import PRESETS
 from islander.hardware.products import PRODUCTS
 from islander.policy.reasons import REASONS
 
-FOLDER = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 MARKER = "<!-- generated: `make docs` writes what follows -->\n"
+END = "<!-- end -->\n"
 
 
 def codes() -> str:
@@ -166,23 +169,37 @@ def _default(field: FieldInfo) -> str:
     return f"`{default:g}s`" if isinstance(default, float) else f"`{default}`"
 
 
-PAGES: dict[str, Callable[[], str]] = {"codes.md": codes, "configuration.md": configuration, "hardware.md": hardware}
+def demo() -> str:
+    """Return what the demo prints, as a block."""
+    command = [sys.executable, "-m", "planner", "demo"]
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
+    told = subprocess.run(command, capture_output=True, check=True, env=environment)  # noqa: S603 - our own program
+    return f"```\n{told.stdout.decode().strip()}\n```\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "README.md": demo,
+    "docs/codes.md": codes,
+    "docs/configuration.md": configuration,
+    "docs/hardware.md": hardware,
+}
 
 
 def page(name: str) -> str:
-    """Return a page as it should be: the head that stands in the file, then the generated part."""
-    head, marker, _ = (FOLDER / name).read_text(encoding="utf-8").partition(MARKER)
+    """Return a page as it should be: the text that stands in the file around the generated part."""
+    head, marker, rest = (ROOT / name).read_text(encoding="utf-8").partition(MARKER)
     if not marker:
-        raise SystemExit(f"docs/{name} has no marker line: {MARKER.strip()}")
-    return f"{head}{MARKER}\n{PAGES[name]()}"
+        raise SystemExit(f"{name} has no marker line: {MARKER.strip()}")
+    _, end, tail = rest.partition(END)
+    return f"{head}{MARKER}\n{PAGES[name]()}{end}{tail}"
 
 
 def main() -> int:
     """Write every page."""
     for name in PAGES:
         text = page(name)
-        (FOLDER / name).write_text(text, encoding="utf-8")
-        sys.stdout.write(f"docs/{name}\n")
+        (ROOT / name).write_text(text, encoding="utf-8")
+        sys.stdout.write(f"{name}\n")
     return 0
 
 

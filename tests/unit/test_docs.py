@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from docs.generate import FOLDER, PAGES, page
+from docs.generate import PAGES, ROOT, page
 from extender.__main__ import assemble
 from extender.config import parse_config
 from extender.web import create_app
@@ -16,13 +16,13 @@ from islander.cluster.snapshot_json import encode_snapshot
 from islander.policy.reasons import REASONS, Code
 from tests.builders import a_node, a_pod, a_snapshot, pod_object
 
-ROOT = FOLDER.parent
+FOLDER = ROOT / "docs"
 PAGES_WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(FOLDER.glob("*.md"))]
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_generated_page_is_what_the_code_says(name):
-    assert (FOLDER / name).read_text() == page(name), "run `make docs`"
+    assert (ROOT / name).read_text() == page(name), "run `make docs`"
 
 
 def test_every_code_has_a_sentence_a_cause_and_a_cure_in_the_docs():
