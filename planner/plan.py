@@ -1,0 +1,179 @@
+"""The plan file: what is proposed, why, and what it was judged against. Its keys are a contract with scripts."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from islander.cluster.names import API_VERSION
+
+
+class SnapshotFacts(Struct, frozen=True, rename="camel"):
+    """Which cluster the plan was made for; `hash` is of the snapshot's content."""
+
+    hash: str
+    taken_at: str
+    nodes: int
+    gpus: int
+
+
+class Phase(Struct, frozen=True, rename="camel"):
+    """One objective, in its order: the value reached and the bound proved; they are equal when it is optimal."""
+
+    name: str
+    value: float
+    bound: float
+    status: str
+    seconds: float
+
+
+class SolverFacts(Struct, frozen=True, rename="camel"):
+    """How the plan was found; `status` is optimal, feasible, infeasible or unknown."""
+
+    name: str
+    version: str
+    status: str
+    phases: list[Phase]
+    seconds: float
+    seed: int
+    workers: int
+    time_limit_seconds: float
+
+
+class Step(Struct, frozen=True, rename="camel"):
+    """One replica moves; `from_node` is `from` in the file, `to_node` is `to`.
+
+    Attributes
+    ----------
+    wave
+        Steps of one wave run beside each other; a wave starts when the one before is done and Ready. From 1.
+    depends_on
+        Ids of the steps whose room this one needs.
+    pdb
+        Name of the budget that the eviction draws on; empty when none selects the pod.
+    preconditions
+        What must still be true when the step starts: uid, node, disruptionsAllowed, freeGpus of the target.
+    """
+
+    id: str
+    wave: int
+    depends_on: list[str]
+    pod: str
+    uid: str
+    workload: str
+    gpus: int
+    from_node: str = msgspec.field(name="from")
+    to_node: str = msgspec.field(name="to")
+    method: str = "evict"
+    pdb: str = ""
+    drain_seconds: int = 0
+    reload_seconds: int = 0
+    preconditions: dict[str, Any] = {}
+    risks: list[str] = []
+
+
+class Admission(Struct, frozen=True, rename="camel"):
+    """A pending replica that fits once `after_wave` is done; 0 when it fits as things are."""
+
+    pod: str
+    node: str
+    gpus: int
+    after_wave: int
+
+
+class Unadmitted(Struct, frozen=True, rename="camel"):
+    """A pending replica that stays pending: why, and in `message` the smallest change that would help."""
+
+    pod: str
+    code: str
+    message: str
+
+
+class Immovable(Struct, frozen=True, rename="camel"):
+    """A pod with GPUs that no plan may move, and why."""
+
+    pod: str
+    code: str
+
+
+class Outlook(Struct, frozen=True, rename="camel"):
+    """The cluster before or after the plan, in the units of `ClusterStatus`; `empty_nodes` hold no GPU pod."""
+
+    placeable: dict[str, int]
+    largest_free_island: int
+    fragmentation: float
+    empty_nodes: int
+
+
+class Cost(Struct, frozen=True, rename="camel"):
+    """What the plan costs: moves, replicas that stop serving for a while, and GPU-minutes until they serve again."""
+
+    steps: int
+    replicas_interrupted: int
+    gpu_minutes: float
+
+
+class MovePlan(Struct, frozen=True, rename="camel"):
+    """The fewest, safest, ordered moves that admit pending replicas or a goal.
+
+    Attributes
+    ----------
+    id
+        Hash of the content without `id`, `created_at` and `expires_at`: the same cluster and goal give the same id.
+    goal
+        What was asked for, in words that `plan moves` understands.
+    outcome
+        plan, nothing-to-do, infeasible, or no-answer-in-time.
+    """
+
+    id: str
+    created_at: str
+    expires_at: str
+    snapshot: SnapshotFacts
+    goal: str
+    outcome: str
+    solver: SolverFacts
+    steps: list[Step]
+    admits: list[Admission]
+    unadmitted: list[Unadmitted]
+    immovable: list[Immovable]
+    before: Outlook
+    after: Outlook
+    cost: Cost
+    warnings: list[str]
+    api_version: str = API_VERSION
+    kind: str = "MovePlan"
+
+    def with_id(self) -> MovePlan:
+        """Return the plan with the id of its content; solver times are left out, since they differ between runs."""
+        phases = [structs.replace(phase, seconds=0.0) for phase in self.solver.phases]
+        content = structs.replace(
+            self,
+            id="",
+            created_at="",
+            expires_at="",
+            solver=structs.replace(self.solver, phases=phases, seconds=0.0),
+        )
+        digest = hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
+        return structs.replace(self, id=f"mv-{digest[:12]}")
+
+
+class Violation(Struct, frozen=True, rename="camel"):
+    """One thing that is wrong with a plan; `step` is empty when it is not about a single step."""
+
+    step: str
+    code: str
+    message: str
+
+
+class PlanVerdict(Struct, frozen=True, rename="camel"):
+    """Whether a plan is valid against a snapshot, judged without a solver."""
+
+    valid: bool
+    violations: list[Violation]
+    warnings: list[str]
+    api_version: str = API_VERSION
+    kind: str = "PlanVerdict"

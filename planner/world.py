@@ -1,0 +1,107 @@
+"""A cluster in which pods can be moved to see what follows, judged by the policy of the extender."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
+
+from islander.cluster.node import Node
+from islander.cluster.pod import Pod
+from islander.cluster.snapshot import ClusterSnapshot
+from islander.policy.assess import Assessment, assess
+from islander.policy.fit import Unfit, unfit
+from islander.policy.need import PodNeed
+from islander.policy.neighbours import Neighbourhood
+from islander.policy.occupancy import GpuState, gpu_state
+from islander.policy.settings import DEFAULT_MIX
+
+# Marks a replacement in the eyes of the node's report, which knows the GPUs of the pod it replaces.
+_REPLACED = "~"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Which pods run on which node; a value: every change gives a new world and shares what did not change.
+
+    Attributes
+    ----------
+    nodes
+        Every node by name.
+    pods_on
+        Pods that hold devices, by node.
+    moved
+        (pod, node) of every replica that started after the snapshot was taken.
+    has_rules
+        True when some pod has rules about other pods, so that a move can matter to nodes it does not touch.
+    """
+
+    nodes: Mapping[str, Node]
+    pods_on: Mapping[str, tuple[Pod, ...]]
+    moved: frozenset[tuple[str, str]] = frozenset()
+    has_rules: bool = False
+    _snapshot_neighbours: Neighbourhood | None = field(default=None, repr=False, compare=False)
+    _states: dict[tuple[str, str, tuple[str, ...]], GpuState] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, snapshot: ClusterSnapshot) -> World:
+        """Return the world as the snapshot shows it."""
+        around = Neighbourhood.of(snapshot)
+        rules = any(pod.spec.pod_affinity or pod.spec.pod_anti_affinity or pod.spec.spread for pod in snapshot.pods)
+        return cls(nodes=around.nodes, pods_on=around.pods, has_rules=rules, _snapshot_neighbours=around)
+
+    def pods_at(self, node: str) -> tuple[Pod, ...]:
+        """Return the pods on a node."""
+        return self.pods_on.get(node, ())
+
+    def arrived(self, pod: Pod, node: str) -> World:
+        """Return the world in which the pod also runs on `node`; where it ran before it still holds its GPUs."""
+        there = (*self.pods_at(node), structs.replace(pod, node=node, phase="Running"))
+        return replace(self, pods_on={**self.pods_on, node: there}, moved=self.moved | {(pod.key, node)})
+
+    def left(self, key: str, node: str) -> World:
+        """Return the world in which a pod has gone from `node`."""
+        there = tuple(pod for pod in self.pods_at(node) if pod.key != key)
+        return replace(self, pods_on={**self.pods_on, node: there})
+
+    def state(self, node: str, resource: str) -> GpuState:
+        """Return the GPUs of a node."""
+        there = tuple(
+            structs.replace(pod, name=pod.name + _REPLACED) if (pod.key, node) in self.moved else pod
+            for pod in self.pods_at(node)
+        )
+        memo = (node, resource, tuple(pod.key for pod in there))
+        found = self._states.get(memo)
+        if found is None:
+            found = self._states[memo] = gpu_state(self.nodes[node], there, resource)
+        return found
+
+    def assessment(self, need: PodNeed, node: str) -> Assessment:
+        """Return what the GPUs of a node are to a need."""
+        return assess(self.state(node, need.resource), need, DEFAULT_MIX)
+
+    def refusal(self, pod: Pod, need: PodNeed, node: str) -> Unfit | None:
+        """Return why the pod may not start on the node now; None when it may."""
+        blocked = unfit(pod, self.nodes[node], self._neighbours(), self.pods_at(node))
+        if blocked is not None or not need.gpus:
+            return blocked
+        found = self.assessment(need, node)
+        return None if found.accepted or found.code is None else Unfit(found.code)
+
+    def _neighbours(self) -> Neighbourhood:
+        if self._snapshot_neighbours is not None and (not self.has_rules or not self.moved):
+            return self._snapshot_neighbours
+        base = self._snapshot_neighbours
+        return Neighbourhood(
+            nodes=dict(self.nodes),
+            pods=dict(self.pods_on),
+            namespace_labels=base.namespace_labels if base is not None else {},
+            repelling=tuple(
+                (self.nodes[name], pod)
+                for name, pods in self.pods_on.items()
+                if name in self.nodes
+                for pod in pods
+                if pod.spec.pod_anti_affinity
+            ),
+        )
