@@ -12,8 +12,12 @@ from tests.kwok.controlplane import objects
 from tests.kwok.controlplane.api import Api
 from tests.kwok.controlplane.build import ready_binary
 from tests.kwok.controlplane.cluster import ControlPlane
+from tests.kwok.controlplane.extender_process import ExtenderProcess
 from tests.kwok.controlplane.programs import DEFAULT_MINOR, control_plane_programs
+from tests.kwok.controlplane.recorder import Recorder
 from tests.kwok.controlplane.tidy import remove_everything
+from tests.kwok.fake_kubelet import FakeKubelet
+from tests.kwok.islander_bench import EXTENDER_SETTINGS, IslanderBench
 
 _HERE = Path(__file__).parent
 _VARIABLE = "ISLANDER_KUBE_MINOR"
@@ -121,3 +125,42 @@ def _fresh_namespace(api: Api, test_name: str) -> str:
     name = f"{stem}-{next(_numbers)}"
     api.create(objects.namespace(name))
     return name
+
+
+@pytest.fixture(scope="session")
+def shared_extender(
+    shared_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ExtenderProcess]:
+    """One extender for the whole run; use `bench`."""
+    folder = tmp_path_factory.mktemp("extender")
+    with ExtenderProcess(folder, shared_control_plane.kubeconfig, EXTENDER_SETTINGS) as extender:
+        yield extender
+
+
+@pytest.fixture(scope="session")
+def shared_recorder(shared_extender: ExtenderProcess) -> Iterator[Recorder]:
+    """The recorder in front of that extender; use `bench`."""
+    with Recorder(shared_extender.url) as recorder:
+        yield recorder
+
+
+@pytest.fixture
+def bench(
+    shared_control_plane: ControlPlane,
+    shared_extender: ExtenderProcess,
+    shared_recorder: Recorder,
+    request: pytest.FixtureRequest,
+) -> Iterator[IslanderBench]:
+    """A control plane with the extender at work, and nodes that hand out and report GPUs."""
+    plane, extender, recorder = shared_control_plane, shared_extender, shared_recorder
+    if not extender.process.alive:
+        extender.restart()
+    recorder.accept()
+    try:
+        with FakeKubelet(plane.api) as kubelet:
+            bench = IslanderBench(plane, extender, recorder, kubelet, _fresh_namespace(plane.api, request.node.name))
+            bench.use_extender()
+            recorder.clear()
+            yield bench
+    finally:
+        remove_everything(plane.api)
