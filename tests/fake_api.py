@@ -31,6 +31,7 @@ PATHS = {
     "DaemonSet": "/apis/apps/v1/daemonsets",
     "Job": "/apis/batch/v1/jobs",
     "LeaderWorkerSet": "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",
+    "ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices",
 }
 KINDS = {path: kind for kind, path in PATHS.items()}
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from islander.cluster.devices import ResourceSlice
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
@@ -32,8 +33,7 @@ def read_cluster(
     ApiError
         A list failed.
     """
-    objects: list[ClusterObject] = []
-    looked_at: list[str] = []
+    objects: dict[str, Sequence[ClusterObject]] = {}
     warnings: list[str] = []
     for kind in kinds:
         state = KindState()
@@ -45,23 +45,24 @@ def read_cluster(
             continue
         if listing is not None:
             apply_list(state, listing.items, listing.resource_version)
-            looked_at.append(kind.kind)
-            objects += sorted_objects(state.objects.values())
+            objects[kind.kind] = sorted_objects(state.objects.values())
             warnings += problems(state.unparsable, kind.kind)
-    return snapshot_of(objects, kinds=looked_at, warnings=warnings, taken_at=taken_at)
+    return snapshot_of(objects, kinds=objects, warnings=warnings, taken_at=taken_at)
 
 
 def snapshot_of(
-    objects: Sequence[ClusterObject], *, kinds: Iterable[str], warnings: Iterable[str], taken_at: str
+    objects: Mapping[str, Sequence[ClusterObject]], *, kinds: Iterable[str], warnings: Iterable[str], taken_at: str
 ) -> ClusterSnapshot:
-    """Return a snapshot of objects that are sorted within their kind."""
+    """Return a snapshot of objects by kind, which are sorted within their kind."""
+    workloads = [w for kind in sorted(objects) for w in _only(Workload, objects[kind])]
     return ClusterSnapshot(
-        nodes=_only(Node, objects),
-        pods=_only(Pod, objects),
-        workloads=tuple(sorted(_only(Workload, objects), key=_workload_order)),
-        budgets=_only(DisruptionBudget, objects),
-        priority_classes=_only(PriorityClass, objects),
-        namespaces=_only(Namespace, objects),
+        nodes=_only(Node, objects.get("Node", ())),
+        pods=_only(Pod, objects.get("Pod", ())),
+        workloads=tuple(workloads),
+        budgets=_only(DisruptionBudget, objects.get("PodDisruptionBudget", ())),
+        priority_classes=_only(PriorityClass, objects.get("PriorityClass", ())),
+        namespaces=_only(Namespace, objects.get("Namespace", ())),
+        resource_slices=_only(ResourceSlice, objects.get("ResourceSlice", ())),
         kinds=tuple(sorted(kinds)),
         taken_at=taken_at,
         warnings=tuple(warnings),
@@ -74,12 +75,10 @@ def sorted_objects(objects: Iterable[ClusterObject]) -> tuple[ClusterObject, ...
 
 
 def _order(obj: ClusterObject) -> tuple[str, str]:
-    return ("" if isinstance(obj, Node | PriorityClass | Namespace) else obj.namespace), obj.name
-
-
-def _workload_order(workload: Workload) -> tuple[str, str, str]:
-    return workload.kind, workload.namespace, workload.name
+    return ("" if isinstance(obj, Node | PriorityClass | Namespace | ResourceSlice) else obj.namespace), obj.name
 
 
 def _only(kind: type[T], objects: Sequence[ClusterObject]) -> tuple[T, ...]:
+    if not objects or not isinstance(objects[0], kind):
+        return ()
     return tuple(o for o in objects if isinstance(o, kind))

@@ -164,7 +164,7 @@ class ClusterStore:
         taken_at
             RFC 3339 time.
         """
-        objects = [obj for feed in self._feeds.values() for obj in feed.sorted_objects()]
+        objects = {name: feed.sorted_objects() for name, feed in self._feeds.items()}
         with self._changed:
             kinds = [name for name, feed in self._feeds.items() if feed.synced]
             warnings = [w for name, feed in self._feeds.items() for w in problems(feed.state.unparsable, name)]

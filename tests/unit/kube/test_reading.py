@@ -75,7 +75,9 @@ def test_a_list_stops_between_two_pages(api: FakeApi, client: KubeClient) -> Non
     assert len(api.requests) == 2
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"<html>login</html>", b"[]", b"\xff", b"{}", b'{"kind":"Status"}', b"null"])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"<html>login</html>", b"[]", b"\xff", b"{}", b'{"kind":"Status"}', b"null"]
+)
 def test_an_answer_that_is_no_list_is_not_an_empty_cluster(api: FakeApi, client: KubeClient, body: bytes) -> None:
     api.answer_next("GET", PATH, 200, body)
     with pytest.raises(ApiUnreadable):

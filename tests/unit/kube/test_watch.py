@@ -242,9 +242,7 @@ def test_an_event_the_server_cannot_send_does_not_hold_the_watch_for_ever(
 
 
 @pytest.mark.parametrize("garbage", [b"<html>\n", b'{"type":"ADDED"\n', b"\xff\xfe\n"])
-def test_a_line_that_is_no_event_lists_again(
-    api: FakeApi, make: Make, feed: RecordingFeed, garbage: bytes
-) -> None:
+def test_a_line_that_is_no_event_lists_again(api: FakeApi, make: Make, feed: RecordingFeed, garbage: bytes) -> None:
     watcher = make()
     api.script_watch("Pod", event("ADDED", pod("a"), 1005), garbage)
     assert watcher.step() > 0
