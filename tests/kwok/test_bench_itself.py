@@ -1,7 +1,6 @@
 """The test bench works: what these tests promise is what every other test here relies on."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -304,7 +303,7 @@ time.sleep(600)
     with subprocess.Popen([sys.executable, "-c", story], cwd=_ROOT, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         sleeper = int(run.stdout.readline())
-        os.kill(sleeper, 0)
+        wait_until(lambda: Path(f"/proc/{sleeper}/cmdline").read_bytes().startswith(b"sleep"))
         run.send_signal(signal.SIGKILL)
 
     def gone() -> bool:
