@@ -14,10 +14,10 @@ import logging
 import socket
 import ssl
 import time
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cheroot import makefile
 from cheroot.server import HTTPConnection, HTTPRequest
 from cheroot.ssl import Adapter
 from cheroot.wsgi import Server
@@ -30,13 +30,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _HEADER_BYTES = 64 * 1024
+_BUFFER_BYTES = 16 * 1024
 _CONNECTIONS = 1024
 _LINGER_S = 2.0
 _STOP_S = 5
 
 
 class _Request(HTTPRequest):
-    """A request whose body has a known, permitted length; everything else is answered before the body is read."""
+    """A request whose body has a known, permitted length, and is there in full before the application sees it."""
+
+    def parse_request(self) -> None:
+        untyped: Any = super()
+        untyped.parse_request()
+        if not self.ready:
+            self.conn.drain()
 
     def read_request_headers(self) -> bool:
         untyped: Any = super()
@@ -52,27 +59,91 @@ class _Request(HTTPRequest):
             return self._refuse("413 Request Entity Too Large", "The body is larger than listen.maxBodyBytes allows.")
         return True
 
+    def respond(self) -> None:
+        length = int(self.inheaders.get(b"Content-Length", 0))
+        body = self.conn.rfile.read(length) if length else b""
+        if len(body) < length:
+            self.close_connection = True
+            self._refuse("400 Bad Request", "The body is shorter than its Content-Length.")
+            return
+        self.rfile = BytesIO(body)
+        self.server.gateway(self).respond()
+        if self.chunked_write:
+            self.conn.wfile.write(b"0\r\n\r\n")
+
     def _refuse(self, status: str, message: str) -> bool:
         self.simple_response(status, message)
-        self.conn.drain()
         return False
 
 
+class _Timely(socket.SocketIO):
+    """Reads from a socket until a moment; a client that sends byte by byte gains nothing."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock, "r")
+        self._timed = sock
+        self.deadline_s = 0.0
+        self.paused = False
+
+    def readinto(self, buffer: Any) -> int | None:
+        if self.paused:
+            return None
+        left = self.deadline_s - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._timed.settimeout(left)
+        return super().readinto(buffer)
+
+
+class _Reader(BufferedReader):
+    """What cheroot reads from, in place of its own slower one."""
+
+    bytes_read = 0
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.timely = _Timely(sock)
+        super().__init__(self.timely, _BUFFER_BYTES)
+
+    def has_data(self) -> bool:
+        """Return whether something has arrived that was not read yet, without waiting for more."""
+        self.timely.paused = True
+        try:
+            return bool(self.peek())
+        finally:
+            self.timely.paused = False
+
+
+class _Writer:
+    """What cheroot writes to, in place of its own slower one."""
+
+    bytes_written = 0
+
+    def __init__(self, sock: socket.socket, timeout_s: float) -> None:
+        self._sock = sock
+        self._timeout_s = timeout_s
+
+    def write(self, data: bytes) -> int:
+        """Send everything; a client that does not read is given up after a while."""
+        self._sock.settimeout(self._timeout_s)
+        self._sock.sendall(data)
+        return len(data)
+
+
 class _Connection(HTTPConnection):
-    """A connection that never holds a worker for longer than the request timeout between two bytes."""
+    """A connection whose requests arrive within the request timeout, or are given up."""
 
     RequestHandlerClass = _Request
 
-    def __init__(self, server: Any, sock: Any, makefile: Any = makefile.MakeFile) -> None:
-        # cheroot gives every socket the time that an idle connection may stay open, which is far longer.
-        sock.settimeout(server.request_timeout_s)
+    def __init__(self, server: Any, sock: socket.socket, _makefile: object = None) -> None:
+        self._timeout_s: float = server.request_timeout_s
         self._shake_hands = isinstance(sock, ssl.SSLSocket)
-        super().__init__(server, sock, makefile)
+        super().__init__(server, sock, self._make_file)
 
     def communicate(self) -> bool:
         if self._shake_hands:
             # Here, not on accept: there a client that stops half-way would hold up every other one.
             try:
+                self.socket.settimeout(self._timeout_s)
                 self.socket.do_handshake()
             except OSError as e:
                 log.info("TLS handshake failed", extra={"client": self.remote_addr, "reason": str(e)})
@@ -80,8 +151,12 @@ class _Connection(HTTPConnection):
             self._shake_hands = False
             if not self.socket.pending():
                 return True
+        self.rfile.timely.deadline_s = time.monotonic() + self._timeout_s
         untyped: Any = super()
         return bool(untyped.communicate())
+
+    def _make_file(self, sock: socket.socket, mode: str, _bufsize: int) -> _Reader | _Writer:
+        return _Reader(sock) if "r" in mode else _Writer(sock, self._timeout_s)
 
     def drain(self) -> None:
         """Read on for a moment after a refusal: closing with unread data would take the answer from the client."""
@@ -89,7 +164,7 @@ class _Connection(HTTPConnection):
         try:
             if not isinstance(self.socket, ssl.SSLSocket):
                 self.socket.shutdown(socket.SHUT_WR)
-            self.socket.settimeout(0.2)
+            self.socket.settimeout(_LINGER_S / 10)
             while time.monotonic() < end and self.socket.recv(1 << 16):
                 pass
         except OSError:
@@ -128,7 +203,7 @@ class _TlsAdapter(Adapter):
         return {}
 
     def makefile(self, sock: Any, mode: str = "r", bufsize: int = -1) -> Any:
-        return makefile.MakeFile(sock, mode, bufsize)
+        raise NotImplementedError("connections make their own files")
 
 
 class ExtenderServer(Server):

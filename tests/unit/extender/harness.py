@@ -19,6 +19,7 @@ from extender.metrics import Metrics
 from extender.web import Services, create_app
 from extender.wire import BindingArgs
 from islander.cluster import names
+from islander.cluster.devices import ResourceSlice
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
@@ -76,17 +77,18 @@ class InMemoryExtender:
 
     def __init__(
         self,
-        *objects: Node | Pod,
+        *objects: Node | Pod | ResourceSlice,
         settings: PolicySettings | None = None,
         soft_hold_s: float = 2.0,
         binder: FakeBinder | None = None,
         waits_for: Sequence[str] = (),
+        cache: ClusterCache | None = None,
     ) -> None:
         self.clock = Clock()
         self.source = FakeSource(a_snapshot(*objects), waits_for)
         self.settings = settings or PolicySettings(mix=DEFAULT_MIX)
         self.holds = SoftHolds(soft_hold_s)
-        self.cache = ClusterCache(self.settings.gpu_resources, self.holds.settle)
+        self.cache = cache or ClusterCache(self.settings.gpu_resources, self.holds.settle)
         self.cache.load(self.source.content)
         mix = mix_source(self.settings, ObservedDemand(self.settings))
         self.metrics = Metrics(ClusterGauges(self.cache, self.source, self.settings, mix), lambda: len(self.holds))

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from extender.cache import ClusterCache
+from islander.cluster import names
 from islander.policy.reasons import REASONS, Code
-from tests.builders import H100, a_node, a_pod, a_report, node_object, pod_object
+from tests.builders import H100, a_node, a_pod, a_report, a_resource_slice, a_snapshot, node_object, pod_object
 from tests.unit.extender.harness import InMemoryExtender, asking
 
 NOT_ENOUGH = REASONS[Code.NOT_ENOUGH_FREE_GPUS].sentence
@@ -135,9 +137,26 @@ def test_a_node_of_unknown_topology_is_refused_only_when_topology_is_required() 
 
 def test_a_node_whose_gpus_come_by_resource_claims_is_not_refused_by_count() -> None:
     """kube-scheduler has found devices in resource slices; the node itself names no GPU."""
-    extender = InMemoryExtender(a_node("n1", gpus=0))
+    extender = InMemoryExtender(a_node("n1", gpus=0), a_node("n2"))
     assert extender.filter(asking(gpus=4, tp=4), ["n1"])["NodeNames"] == ["n1"]
-    assert extender.filter(asking(gpus=4, tp=4, topology="required"), ["n1"])["NodeNames"] == []
+    assert extender.prioritize(asking(gpus=4, tp=4), ["n1", "n2"]) == {"n1": 0, "n2": 10}
+    refused = extender.filter(asking(gpus=4, tp=4, topology="required"), ["n1"])
+    assert refused["FailedAndUnresolvableNodes"] == {"n1": REASONS[Code.ISLAND_NOT_GUARANTEED].sentence}
+    assert extender.filter(asking(gpus=1, topology="required"), ["n1"])["NodeNames"] == ["n1"]
+
+
+def test_in_a_file_only_a_node_with_resource_slices_is_taken_for_one_with_devices() -> None:
+    """Nobody has counted the nodes of a file before."""
+    nodes = (a_node("cpu", gpus=0), a_node("dra", gpus=0), a_node("network", gpus=0))
+    slices = (a_resource_slice("dra"), a_resource_slice("network", driver="nic.example.com"))
+    snapshot = a_snapshot(*nodes, *slices)
+    cache = ClusterCache((names.NVIDIA_GPU,), has_devices=snapshot.has_devices)
+    extender = InMemoryExtender(*nodes, *slices, cache=cache)
+    answer = extender.filter(asking(gpus=1), ["cpu", "dra", "network"])
+    assert answer["NodeNames"] == ["dra"]
+    assert answer["FailedAndUnresolvableNodes"] == dict.fromkeys(
+        ("cpu", "network"), REASONS[Code.NODE_TOO_SMALL].sentence
+    )
 
 
 def test_whole_nodes_are_judged_as_they_were_sent() -> None:
