@@ -83,19 +83,20 @@ def assemble(config: ExtenderConfig) -> Program:
     """
     settings = config.policy_settings()
     holds = SoftHolds(config.soft_hold)
-    cache = ClusterCache(settings.gpu_resources, settled=holds.settle)
     demand = ObservedDemand(settings)
     mix = mix_source(settings, demand)
     source: ClusterSource
     store, bindings = None, None
     if config.snapshot_file is not None:
         snapshot = read_snapshot(Path(config.snapshot_file))
+        cache = ClusterCache(settings.gpu_resources, holds.settle, has_devices=snapshot.has_devices)
         cache.load(snapshot)
         for pod in snapshot.pods:
             demand.on_change("Pod", pod.key, None, pod)
         source = FileCluster(snapshot)
     else:
         client = connect(kubeconfig=config.kubeconfig)
+        cache = ClusterCache(settings.gpu_resources, holds.settle)
         store = ClusterStore(client, monotonic=time.monotonic, jitter=random.Random())  # noqa: S311 - spreads retries
         store.add_listener(cache.on_change)
         store.add_listener(demand.on_change)

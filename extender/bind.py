@@ -20,7 +20,6 @@ from islander.cluster.pod import Pod
 from islander.kube.client import KubeClient
 from islander.kube.errors import ApiError
 from islander.policy.need import need_of
-from islander.policy.occupancy import gpu_state
 from islander.policy.reasons import REASONS
 from islander.policy.settings import DemandMix, PolicySettings
 
@@ -134,7 +133,7 @@ class Bindings:
         with self._lock:
             node = self._cache.node(name)
             if node is not None and need.gpus:
-                state = gpu_state(node, self._cache.pods_on(name), need.resource)
+                state = self._cache.state_of(node, self._cache.pods_on(name), need.resource)
                 code, _ = judge(state, need, self._mix())
                 if code is not None:
                     return REASONS[code].sentence

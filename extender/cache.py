@@ -16,7 +16,7 @@ from extender.states import Index, Places, ResourceStates, Sight
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
-from islander.policy.occupancy import gpu_state
+from islander.policy.occupancy import GpuState, gpu_state
 
 _FINISHED = ("Succeeded", "Failed")
 _MEMO = 4096
@@ -38,9 +38,19 @@ class ClusterCache:
         Resource names whose states are computed ahead of the first request.
     settled
         Called with the identity of a pod when it is seen bound, finished or gone.
+    has_devices
+        Whether dynamic resource allocation serves a resource on a node that does not name it itself. The default says
+        yes: kube-scheduler has counted before it asks, and were a node refused because its slices arrive here a moment
+        later, nothing would have the pod tried again. A file that nobody has counted says it itself.
     """
 
-    def __init__(self, resources: Sequence[str], settled: Callable[[str], None] = lambda _identity: None) -> None:
+    def __init__(
+        self,
+        resources: Sequence[str],
+        settled: Callable[[str], None] = lambda _identity: None,
+        *,
+        has_devices: Callable[[str, str], bool] = lambda _node, _resource: True,
+    ) -> None:
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._pods_on: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
@@ -48,6 +58,7 @@ class ClusterCache:
         self._assumed: dict[str, tuple[Pod, float]] = {}
         self._index = Index(Places(), {name: ResourceStates(name) for name in resources})
         self._settled = settled
+        self._has_devices = has_devices
         self._dirty: set[str] = set()
         self._versions: defaultdict[str, int] = defaultdict(int)
         self._memo: dict[tuple[ResourceStates, str, tuple[str, ...]], tuple[int, int]] = {}
@@ -162,11 +173,15 @@ class ClusterCache:
         if node is None:
             return None
         pods = [*holders, *(extra[who] for who in sorted(extra.keys() - {identity(pod) for pod in holders}))]
-        state = states.id_of(gpu_state(node, pods, states.resource))
+        state = states.id_of(self.state_of(node, pods, states.resource))
         if len(self._memo) >= _MEMO:
             self._memo.clear()
         self._memo[memo] = (version, state)
         return state
+
+    def state_of(self, node: Node, pods: Iterable[Pod], resource: str) -> GpuState:
+        """Return the state of a node with these pods, whether the node is known or was sent."""
+        return gpu_state(node, pods, resource, dra=self._has_devices(node.name, resource))
 
     def _change_node(self, name: str, node: Node | None) -> None:
         with self._lock:
@@ -250,13 +265,12 @@ class ClusterCache:
             self._compute(self._index.places, (states,), name, node, pods)
         self._index.resources[resource] = states
 
-    @staticmethod
     def _compute(
-        places: Places, resources: Iterable[ResourceStates], name: str, node: Node | None, pods: tuple[Pod, ...]
+        self, places: Places, resources: Iterable[ResourceStates], name: str, node: Node | None, pods: tuple[Pod, ...]
     ) -> None:
         if node is None:
             places.slot_of.pop(name, None)
             return
         places.add(name)
         for states in resources:
-            states.put(places.slot_of[name], gpu_state(node, pods, states.resource))
+            states.put(places.slot_of[name], self.state_of(node, pods, states.resource))

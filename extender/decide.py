@@ -17,7 +17,6 @@ from extender.wire import ExtenderArgs, Filtered, PreemptionArgs, SentNode, Vict
 from islander.cluster.pod import Pod
 from islander.policy.assess import ScoreParts
 from islander.policy.need import PodNeed, need_of
-from islander.policy.occupancy import gpu_state
 from islander.policy.reasons import Code
 from islander.policy.score import MAX_SCORE, spread, spread_ranks
 from islander.policy.settings import DemandMix, PolicySettings, Topology
@@ -112,7 +111,7 @@ class Decider:
             if node is not None:
                 gone = set(victims.uids)
                 pods = [pod for pod in (*self._cache.pods_on(name), *reserved.get(name, ())) if pod.uid not in gone]
-                code, _ = judge(gpu_state(node, pods, need.resource), need, self._mix())
+                code, _ = judge(self._cache.state_of(node, pods, need.resource), need, self._mix())
                 if code is not None:
                     continue
             kept[name] = victims
@@ -190,7 +189,7 @@ class Decider:
         if sent.node is None:
             return (Code.UNKNOWN_NODE if need.topology is Topology.REQUIRED else None), None
         pods = {identity(pod): pod for pod in (*self._cache.pods_on(sent.name), *more.get(sent.name, ()))}
-        return judge(gpu_state(sent.node, pods.values(), need.resource), need, self._mix())
+        return judge(self._cache.state_of(sent.node, pods.values(), need.resource), need, self._mix())
 
 
 def _entries(places: Places, names: Sequence[str], slots: Ints, scores: Ints) -> list[bytes]:

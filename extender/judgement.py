@@ -13,7 +13,7 @@ from islander.policy.assess import ScoreParts, assess
 from islander.policy.need import PodNeed
 from islander.policy.occupancy import GpuState
 from islander.policy.reasons import Code
-from islander.policy.settings import DemandMix, Topology
+from islander.policy.settings import DemandMix
 
 CODES = tuple(Code)
 ACCEPTED = -1
@@ -40,13 +40,7 @@ class Judgements:
 
 
 def judge(state: GpuState, need: PodNeed, mix: DemandMix) -> tuple[Code | None, ScoreParts | None]:
-    """Return why a node is refused (None when it is not), and what it is ranked by (None for nothing).
-
-    kube-scheduler has counted before it asks. A node that does not name the resource passes its count only through
-    dynamic resource allocation, which we do not see: such a node is refused only when topology is required.
-    """
-    if not state.offered and need.topology is not Topology.REQUIRED:
-        return None, None
+    """Return why a node is refused (None when it is not), and what it is ranked by (None for nothing)."""
     found = assess(state, need, mix)
     return (None, found.parts) if found.accepted else (found.code or Code.INVALID_REQUEST, None)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from islander.cluster.devices import ResourceSlice
 from islander.cluster.names import DOMAIN
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
@@ -34,6 +35,7 @@ class _Gathered:
     budgets: dict[tuple[str, str], DisruptionBudget] = field(default_factory=dict)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
+    resource_slices: dict[str, ResourceSlice] = field(default_factory=dict)
     kinds: set[str] = field(default_factory=set)
     taken_at: str = ""
     warnings: list[str] = field(default_factory=list)
@@ -54,6 +56,8 @@ class _Gathered:
                 self.priority_classes[value.name] = value
             case Namespace():
                 self.namespaces[value.name] = value
+            case ResourceSlice():
+                self.resource_slices[value.name] = value
 
     def add_snapshot(self, snapshot: ClusterSnapshot) -> None:
         parts: tuple[Iterable[ClusterObject], ...] = (
@@ -63,6 +67,7 @@ class _Gathered:
             snapshot.budgets,
             snapshot.priority_classes,
             snapshot.namespaces,
+            snapshot.resource_slices,
         )
         for part in parts:
             for value in part:
@@ -79,6 +84,7 @@ class _Gathered:
             budgets=_sorted(self.budgets),
             priority_classes=_sorted(self.priority_classes),
             namespaces=_sorted(self.namespaces),
+            resource_slices=_sorted(self.resource_slices),
             kinds=tuple(sorted(self.kinds)),
             taken_at=self.taken_at,
             warnings=tuple(self.warnings),

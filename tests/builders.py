@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from islander.cluster import names
+from islander.cluster.devices import ResourceSlice
 from islander.cluster.node import GpuReport, Node, ReportedGpu, Taint
 from islander.cluster.pod import Container, ContainerKind, Owner, Pod, PodSpec, Toleration
 from islander.cluster.resources import Resources
@@ -242,6 +243,13 @@ def a_workload(
     )
 
 
+def a_resource_slice(
+    node: str = "n1", *, devices: int = 8, driver: str = "gpu.nvidia.com", name: str = ""
+) -> ResourceSlice:
+    """The devices that a driver of dynamic resource allocation publishes for one node."""
+    return ResourceSlice(name or f"{node}-{driver}", driver, node, devices)
+
+
 def owned_by(workload: Workload) -> Owner:
     """The owner reference of a pod (or workload) that `workload` controls."""
     api_versions = {"Job": "batch/v1", "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1"}
@@ -249,7 +257,7 @@ def owned_by(workload: Workload) -> Owner:
 
 
 def a_snapshot(
-    *objects: Node | Pod | Workload | DisruptionBudget | PriorityClass | Namespace,
+    *objects: Node | Pod | Workload | DisruptionBudget | PriorityClass | Namespace | ResourceSlice,
     kinds: Sequence[str] | None = None,
     taken_at: str = "2026-01-01T00:00:00Z",
     warnings: Sequence[str] = (),
@@ -269,6 +277,7 @@ def a_snapshot(
         budgets=tuple(sorted(of(DisruptionBudget), key=lambda b: (b.namespace, b.name))),
         priority_classes=tuple(sorted(of(PriorityClass), key=lambda c: c.name)),
         namespaces=tuple(sorted(of(Namespace), key=lambda n: n.name)),
+        resource_slices=tuple(sorted(of(ResourceSlice), key=lambda s: s.name)),
         kinds=tuple(sorted(seen if kinds is None else kinds)),
         taken_at=taken_at,
         warnings=tuple(warnings),

@@ -33,6 +33,8 @@ NVIDIA_GPU = "nvidia.com/gpu"
 AMD_GPU = "amd.com/gpu"
 MIG_RESOURCE_PREFIX = "nvidia.com/mig-"
 DEFAULT_GPU_RESOURCES = (NVIDIA_GPU, AMD_GPU)
+# The driver of dynamic resource allocation that serves whole GPUs (NVIDIA/k8s-dra-driver-gpu, ROCm/k8s-gpu-dra-driver).
+DRA_DRIVERS = {NVIDIA_GPU: "gpu.nvidia.com", AMD_GPU: "gpu.amd.com"}
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

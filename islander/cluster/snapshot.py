@@ -7,6 +7,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from islander.cluster.devices import ResourceSlice
 from islander.cluster.node import Node
 from islander.cluster.owners import Owners
 from islander.cluster.pod import Pod
@@ -32,6 +33,7 @@ class ClusterSnapshot(Struct, frozen=True, dict=True, rename="camel", omit_defau
     budgets: tuple[DisruptionBudget, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
+    resource_slices: tuple[ResourceSlice, ...] = ()
     kinds: tuple[str, ...] = ()
     taken_at: str = ""
     warnings: tuple[str, ...] = ()
@@ -44,6 +46,17 @@ class ClusterSnapshot(Struct, frozen=True, dict=True, rename="camel", omit_defau
             if pod.holds_devices:
                 by_node[pod.node].append(pod)
         return {name: tuple(pods) for name, pods in by_node.items()}
+
+    @cached_property
+    def _slices_by_node(self) -> dict[str, tuple[ResourceSlice, ...]]:
+        by_node: defaultdict[str, list[ResourceSlice]] = defaultdict(list)
+        for found in self.resource_slices:
+            by_node[found.node].append(found)
+        return {name: tuple(slices) for name, slices in by_node.items()}
+
+    def has_devices(self, node: str, resource: str) -> bool:
+        """Return whether a driver offers devices of the node that may be handed out as `resource`."""
+        return any(found.serves(resource) for found in self._slices_by_node.get(node, ()))
 
     @cached_property
     def owners(self) -> Owners:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from islander.cluster.devices import ResourceSlice
 from islander.cluster.interning import one_object
 from islander.cluster.names import API_VERSION, DOMAIN
 from islander.cluster.node import Node
@@ -61,10 +62,21 @@ class _Document(Struct, rename="camel", omit_defaults=True):
     budgets: tuple[DisruptionBudget, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
+    resource_slices: tuple[ResourceSlice, ...] = ()
 
 
 _PLAIN_POD_FIELDS = tuple(field.name for field in _POD_FIELDS if field.name != "spec")
-_SHARED = ("nodes", "workloads", "budgets", "priority_classes", "namespaces", "kinds", "warnings", "taken_at")
+_SHARED = (
+    "nodes",
+    "workloads",
+    "budgets",
+    "priority_classes",
+    "namespaces",
+    "resource_slices",
+    "kinds",
+    "warnings",
+    "taken_at",
+)
 _HEADER = msgspec.json.Decoder(_Header)
 _DECODER = msgspec.json.Decoder(_Document)
 

@@ -328,3 +328,18 @@ class Namespace(ApiStruct):
     """v1 Namespace."""
 
     metadata: Metadata | None = None
+
+
+class ResourceSliceSpec(ApiStruct):
+    """`spec` of a ResourceSlice; of the devices only their number is used."""
+
+    driver: str | None = None
+    node_name: str | None = None
+    devices: list[ApiStruct] | None = None
+
+
+class ResourceSlice(ApiStruct):
+    """resource.k8s.io/v1 ResourceSlice."""
+
+    metadata: Metadata | None = None
+    spec: ResourceSliceSpec | None = None

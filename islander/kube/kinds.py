@@ -74,6 +74,7 @@ WATCHED_KINDS = (
     WatchedKind("DaemonSet", "/apis/apps/v1/daemonsets"),
     WatchedKind("Job", "/apis/batch/v1/jobs"),
     WatchedKind("LeaderWorkerSet", "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets"),
+    WatchedKind("ResourceSlice", "/apis/resource.k8s.io/v1/resourceslices"),
 )
 
 

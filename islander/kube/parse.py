@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from islander.cluster import names
+from islander.cluster.devices import ResourceSlice
 from islander.cluster.gpu_report import parse_gpu_report
 from islander.cluster.interning import one_object
 from islander.cluster.node import GpuReport, Node, Taint
@@ -26,7 +27,7 @@ from islander.kube.pod_spec import (
 )
 
 Raw = bytes | msgspec.Raw
-ClusterObject = Node | Pod | Workload | DisruptionBudget | PriorityClass | Namespace
+ClusterObject = Node | Pod | Workload | DisruptionBudget | PriorityClass | Namespace | ResourceSlice
 Wire = TypeVar("Wire")
 Parsed = TypeVar("Parsed", bound=ClusterObject)
 
@@ -58,6 +59,7 @@ GROUPS: Mapping[str, str] = {
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io",
     "PodDisruptionBudget": "policy",
     "PriorityClass": "scheduling.k8s.io",
+    "ResourceSlice": "resource.k8s.io",
 }
 
 _TYPE_META = msgspec.json.Decoder(api.TypeMeta)
@@ -67,6 +69,7 @@ _WORKLOAD = msgspec.json.Decoder(api.Workload)
 _BUDGET = msgspec.json.Decoder(api.PodDisruptionBudget)
 _PRIORITY_CLASS = msgspec.json.Decoder(api.PriorityClass)
 _NAMESPACE = msgspec.json.Decoder(api.Namespace)
+_RESOURCE_SLICE = msgspec.json.Decoder(api.ResourceSlice)
 
 
 def kind_of(raw: Raw) -> tuple[str, str]:
@@ -132,12 +135,18 @@ def parse_namespace(raw: Raw) -> Namespace:
     return _converted(_NAMESPACE, raw, "Namespace", _namespace)
 
 
+def parse_resource_slice(raw: Raw) -> ResourceSlice:
+    """Return the value of a ResourceSlice."""
+    return _converted(_RESOURCE_SLICE, raw, "ResourceSlice", _resource_slice)
+
+
 _PARSERS: Mapping[str, Callable[[Raw], ClusterObject]] = {
     "Node": parse_node,
     "Pod": parse_pod,
     "Namespace": parse_namespace,
     "PodDisruptionBudget": parse_budget,
     "PriorityClass": parse_priority_class,
+    "ResourceSlice": parse_resource_slice,
 }
 
 
@@ -349,3 +358,14 @@ def _priority_class(wire: api.PriorityClass) -> PriorityClass:
 def _namespace(wire: api.Namespace) -> Namespace:
     metadata, name = _metadata(wire.metadata)
     return Namespace(name, one_object(text_pairs(metadata.labels)))
+
+
+def _resource_slice(wire: api.ResourceSlice) -> ResourceSlice:
+    _, name = _metadata(wire.metadata)
+    spec = wire.spec or api.ResourceSliceSpec()
+    return ResourceSlice(
+        name,
+        driver=sys.intern(spec.driver or ""),
+        node=sys.intern(spec.node_name or ""),
+        devices=len(spec.devices or ()),
+    )

@@ -74,9 +74,11 @@ class Assessment:
     Attributes
     ----------
     code
-        Why the verdict is not `guaranteed`; None when it is.
+        Why the verdict is not `guaranteed`; None when it is, or when only kube-scheduler knows.
     accepted
         False when the node must be refused; a preferred topology that fails is no ground for refusal.
+    parts
+        None when there is nothing to compare the node by.
     picks
         The sets of GPU indexes that kubelet may hand out to the whole pod, sorted, at most `MAX_LISTED_PICKS`.
     complete
@@ -88,7 +90,7 @@ class Assessment:
     verdict: Verdict
     code: Code | None
     accepted: bool
-    parts: ScoreParts = NO_PARTS
+    parts: ScoreParts | None = NO_PARTS
     picks: tuple[tuple[int, ...], ...] = ()
     complete: bool = False
     worst_link: str = ""
@@ -101,6 +103,8 @@ def assess(state: GpuState, need: PodNeed, mix: DemandMix) -> Assessment:
 
     Counts are judged first, as kube-scheduler does; then what the node is; then the links of every possible pick.
     """
+    if state.dra:
+        return _assess_unseen(need)
     code = _refusal_by_count(state, need) or _refusal_by_kind(state, need)
     if code is not None:
         return Assessment(Verdict.IMPOSSIBLE, code, accepted=False, source=state.source)
@@ -130,6 +134,13 @@ def assess(state: GpuState, need: PodNeed, mix: DemandMix) -> Assessment:
         best_link=_link_word(state, outlook.best),
         source=state.source,
     )
+
+
+def _assess_unseen(need: PodNeed) -> Assessment:
+    """Judge a node whose GPUs dynamic resource allocation hands out: we neither count nor see picks."""
+    code = Code.ISLAND_NOT_GUARANTEED if need.wants_island else None
+    accepted = code is None or need.topology is not Topology.REQUIRED
+    return Assessment(Verdict.POSSIBLE, code, accepted, parts=None)
 
 
 def _link_word(state: GpuState, quality: LinkQuality) -> str:

@@ -110,7 +110,7 @@ def judge_nodes(
     judged = []
     for node in snapshot.nodes:
         there = tuple(other for other in snapshot.pods_by_node.get(node.name, ()) if other.key != pod.key)
-        state = gpu_state(node, there, need.resource)
+        state = gpu_state(node, there, need.resource, dra=snapshot.has_devices(node.name, need.resource))
         assessment = assess(state, need, mix) if need.gpus else NO_GPU_NEEDED
         judged.append(Judged(node, assessment, unfit(pod, node, around, there), state.free))
     return judged
@@ -153,7 +153,7 @@ def _node_explanation(judged: Judged, score: int) -> NodeExplanation:
         code=judged.code.value if judged.code else "",
         message=judged.unfit.message if judged.unfit else sentence,
         score=score,
-        parts=_parts(assessment.parts) if judged.accepted else None,
+        parts=_parts(assessment.parts) if judged.accepted and assessment.parts else None,
         picks=PossiblePicks(
             possible=[list(pick) for pick in assessment.picks],
             complete=assessment.complete,

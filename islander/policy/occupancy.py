@@ -49,6 +49,9 @@ class GpuState:
         False when the node does not name the resource at all.
     whole
         True when one device is one whole GPU of its own; false for shared replicas and MIG slices.
+    dra
+        True when GPUs of the node are, or may be, handed out by dynamic resource allocation: only kube-scheduler counts
+        them.
     topology_manager_policy
         kubelet's policy as the node reports it; empty when it does not.
     product, memory_mib
@@ -71,6 +74,7 @@ class GpuState:
     product: str = ""
     memory_mib: int = 0
     gpu_pods: int = 0
+    dra: bool = False
 
     @property
     def free(self) -> int:
@@ -85,16 +89,19 @@ class GpuState:
     @property
     def overallocated(self) -> int:
         """GPUs that pods hold beyond what the node offers."""
-        return max(0, self.used - self.allocatable)
+        return 0 if self.dra else max(0, self.used - self.allocatable)
 
 
-def gpu_state(node: Node, pods: Iterable[Pod], resource: str = names.NVIDIA_GPU) -> GpuState:
+def gpu_state(node: Node, pods: Iterable[Pod], resource: str = names.NVIDIA_GPU, *, dra: bool = False) -> GpuState:
     """Return the state of a node's GPUs.
 
     Parameters
     ----------
     pods
         Pods bound to the node (finished ones are ignored), and any that are assumed to be.
+    dra
+        Whether a driver has published devices of the node that may be handed out as `resource`. It counts only where
+        the node does not name the resource itself: a node serves a name in one of the two ways.
     """
     capacity, allocatable = node.capacity.count(resource), node.allocatable.count(resource)
     holders = [pod for pod in pods if pod.spec.requests.count(resource) and pod.phase not in ("Succeeded", "Failed")]
@@ -103,7 +110,8 @@ def gpu_state(node: Node, pods: Iterable[Pod], resource: str = names.NVIDIA_GPU)
     shared, whole = is_shared(node), whole_gpus(node, resource)
     free_sets: tuple[int, ...] = ()
     source = Source.UNKNOWN
-    if whole and hardware.gpus:
+    offered = bool(capacity or allocatable)
+    if whole and hardware.gpus and (offered or not dra):
         free_sets, source = _free_sets(node, hardware, holders, resource, max(0, allocatable - used))
     return GpuState(
         resource=resource,
@@ -114,14 +122,15 @@ def gpu_state(node: Node, pods: Iterable[Pod], resource: str = names.NVIDIA_GPU)
         hardware=hardware,
         free_sets=free_sets,
         source=source,
-        offered=bool(capacity or allocatable),
-        gpu_node=bool(capacity or allocatable) or is_gpu_node(node),
+        offered=offered,
+        gpu_node=offered or dra or is_gpu_node(node),
         shared=shared,
         whole=whole,
         topology_manager_policy=node.gpu_report.topology_manager_policy if node.gpu_report else "",
         product=node.label(names.AMD_PRODUCT if resource == names.AMD_GPU else names.GPU_PRODUCT) or "",
         memory_mib=gpu_memory(node, resource).per_rank_mib,
         gpu_pods=len(holders),
+        dra=dra and not offered,
     )
 
 

@@ -124,7 +124,7 @@ def cluster_status(snapshot: ClusterSnapshot, settings: PolicySettings | None = 
         fragmentation=Fragmentation(_ratio(mix, stranded, usable_free), stranded),
         nodes=[_node_status(node, state, snapshot, closed.get(node.name, "")) for node, state in gpu_nodes],
         pending=_pending(snapshot, mix, needs, usable_free),
-        warnings=[*snapshot.warnings, *(f"node {n.name}: {w}" for n, _ in gpu_nodes for w in n.warnings)],
+        warnings=[*snapshot.warnings, *(f"node {n.name}: {w}" for n, s in gpu_nodes for w in _warnings(n, s))],
     )
 
 
@@ -132,10 +132,16 @@ def _gpu_nodes(snapshot: ClusterSnapshot, settings: PolicySettings) -> list[tupl
     found = []
     for node in snapshot.nodes:
         resource = gpu_resource_of(node, settings)
-        state = gpu_state(node, snapshot.pods_by_node.get(node.name, ()), resource)
+        pods = snapshot.pods_by_node.get(node.name, ())
+        state = gpu_state(node, pods, resource, dra=snapshot.has_devices(node.name, resource))
         if state.gpu_node:
             found.append((node, state))
     return found
+
+
+def _warnings(node: Node, state: GpuState) -> tuple[str, ...]:
+    unseen = "its GPUs are handed out by dynamic resource allocation; they are not counted here"
+    return (*node.warnings, unseen) if state.dra else node.warnings
 
 
 def gpu_resource_of(node: Node, settings: PolicySettings) -> str:
@@ -167,7 +173,7 @@ def _closed(
             closed[node.name] = blocked.message
         elif taint := _taint_nobody_tolerates(structs.replace(node, taints=taints), templates):
             closed[node.name] = f"no GPU pod tolerates its taint ({taint.key}={taint.value}:{taint.effect})"
-        elif not state.offered:
+        elif not state.offered and not state.dra:
             closed[node.name] = "GPU node, not ready"
     return closed
 

@@ -13,7 +13,7 @@ from islander.cluster.pod import HostPort, NodeTerm, PodTerm, Requirement, Sprea
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.cluster.snapshot_json import MalformedSnapshot, decode_snapshot, encode_snapshot
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass
-from tests.builders import a_node, a_pod, a_report, a_snapshot, a_workload, owned_by
+from tests.builders import a_node, a_pod, a_report, a_resource_slice, a_snapshot, a_workload, owned_by
 
 
 def a_full_snapshot() -> ClusterSnapshot:
@@ -44,6 +44,7 @@ def a_full_snapshot() -> ClusterSnapshot:
         DisruptionBudget("ns", "b", (), "1"),
         PriorityClass("high", 7),
         Namespace("ns", (("a", "b"),)),
+        a_resource_slice("n1"),
         warnings=["skipped"],
     )
 
