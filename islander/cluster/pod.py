@@ -23,7 +23,7 @@ class Container(Struct, frozen=True, rename="camel", omit_defaults=True):
     Attributes
     ----------
     argv
-        `command` followed by `args`; empty for containers without GPUs.
+        `command` followed by `args`, secrets masked; empty for containers without GPUs.
     env
         (name, value) of the few variables that carry parallel sizes.
     image

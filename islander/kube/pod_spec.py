@@ -29,6 +29,7 @@ from islander.cluster.pod import (
 from islander.cluster.quantity import MalformedQuantity, bytes_of, milli, parse_quantity, whole_number
 from islander.cluster.requests import effective_requests
 from islander.cluster.resources import Resources
+from islander.cluster.secrets import is_secret_name, without_secrets
 from islander.kube import api_structs as api
 
 
@@ -167,6 +168,7 @@ def _forget_unused_words(container: api.PodContainer) -> None:
             for variable in container.env
             if variable.name
             and variable.value is not None
+            and not is_secret_name(variable.name)
             and (
                 variable.name in _KEPT_ENV or variable.name in referenced or _KEPT_ENV_PATTERN.fullmatch(variable.name)
             )
@@ -186,7 +188,7 @@ def _container(kind: ContainerKind, wire: api.PodContainer) -> Container:
         name=wire.name or "",
         kind=kind,
         requests=_container_requests(wire),
-        argv=(*(wire.command or ()), *(wire.args or ())),
+        argv=without_secrets([*(wire.command or ()), *(wire.args or ())]),
         env=tuple((variable.name or "", variable.value or "") for variable in wire.env or ()),
         image=wire.image or "",
     )

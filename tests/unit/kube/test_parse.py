@@ -391,6 +391,14 @@ def test_words_of_a_container_with_a_device_claim_are_kept() -> None:
     assert pod(containers=[container]).spec.containers[0].argv == ("-tp", "2")
 
 
+def test_secrets_in_a_command_are_not_kept() -> None:
+    env = [{"name": "API_KEY", "value": "s3cret"}, {"name": "VLLM_DP_TOKEN", "value": "s3cret"}]
+    container = container_object(
+        gpus=1, args=["--api-key", "s3cret", "$(API_KEY)", "sh -c 'X_TOKEN=s3cret run'"], env=env
+    )
+    assert "s3cret" not in repr(pod(containers=[container]))
+
+
 def of_template(i: int) -> Pod:
     volumes = [{"name": f"kube-api-access-{i}", "projected": {}}]
     container = container_object(gpus=2, args=["-tp", "2"], volumeMounts=[{"name": f"kube-api-access-{i}"}])
