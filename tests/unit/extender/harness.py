@@ -155,7 +155,7 @@ class InMemoryExtender:
 
 def asking(
     name: str = "asking",
-    gpus: int = 1,
+    gpus: int | str | None = 1,
     *,
     tp: int | None = None,
     topology: str | None = None,
