@@ -28,20 +28,17 @@ test: $(DEV) ## every test, the real control plane included (built once, then ca
 	@echo "== tests without a control plane"
 	@$(PY) -m pytest -m "not bench and not kwok" --cov --cov-report=term $(ARGS)
 	@echo "== tests on the real control plane"
-	@$(PY) -m tests.kwok.controlplane.build >/dev/null
 	@$(PY) -m pytest -m "kwok and not bench" $(ARGS)
 
 test-fast: $(DEV) ## every test that needs no control plane
 	@$(PY) -m pytest -m "not bench and not kwok" $(ARGS)
 
 test-kwok: $(DEV) ## tests on the real control plane; ARGS='-k preemption' runs some
-	@$(PY) -m tests.kwok.controlplane.build >/dev/null
 	@$(PY) -m pytest -m "kwok and not bench" $(ARGS)
 
 test-matrix: $(DEV) ## tests on the real control plane of each supported Kubernetes minor
 	@for minor in $(MINORS); do \
 	  echo "== Kubernetes $$minor"; \
-	  $(PY) -m tests.kwok.controlplane.build --minor $$minor >/dev/null && \
 	  ISLANDER_KUBE_MINOR=$$minor $(PY) -m pytest -m "kwok and not bench" $(ARGS) || exit 1; done
 
 check: $(DEV) ## format, lint, types, import contracts; changes nothing
