@@ -25,6 +25,7 @@ from extender.gauges import ClusterGauges
 from extender.holds import SoftHolds
 from extender.logs import set_up_logging
 from extender.metrics import Metrics
+from extender.news import News
 from extender.scheduler_config import scheduler_config
 from extender.server import ExtenderServer
 from extender.source import ClusterSource, FileCluster, LiveCluster, read_snapshot
@@ -86,7 +87,7 @@ def assemble(config: ExtenderConfig) -> Program:
     demand = ObservedDemand(settings)
     mix = mix_source(settings, demand)
     source: ClusterSource
-    store, bindings = None, None
+    store, bindings, news = None, None, None
     if config.snapshot_file is not None:
         snapshot = read_snapshot(Path(config.snapshot_file))
         cache = ClusterCache(settings.gpu_resources, holds.settle, has_devices=snapshot.has_devices)
@@ -100,11 +101,13 @@ def assemble(config: ExtenderConfig) -> Program:
         store = ClusterStore(client, monotonic=time.monotonic, jitter=random.Random())  # noqa: S311 - spreads retries
         store.add_listener(cache.on_change)
         store.add_listener(demand.on_change)
+        news = News(time.monotonic)
+        store.add_listener(news.on_change)
         source = LiveCluster(store, time.monotonic, _rfc3339)
         if config.bind:
             bindings = Bindings(cache, ApiBinder(client), settings, mix, time.monotonic)
     services = Services(
-        decider=Decider(cache, holds, settings, mix, time.monotonic),
+        decider=Decider(cache, holds, settings, mix, time.monotonic, news),
         source=source,
         metrics=Metrics(ClusterGauges(cache, source, settings, mix), lambda: len(holds)),
         settings=settings,

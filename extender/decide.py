@@ -12,6 +12,7 @@ import numpy as np
 from extender.cache import ClusterCache, identity
 from extender.holds import SoftHolds
 from extender.judgement import ACCEPTED, CODES, judge
+from extender.news import News
 from extender.states import SCORES, UNKNOWN, Ints, Places, Sight
 from extender.wire import ExtenderArgs, Filtered, PreemptionArgs, SentNode, Victims, priority_fragments
 from islander.cluster.pod import Pod
@@ -35,6 +36,8 @@ class Decider:
         Returns the demand mix in force; it may change while the program runs.
     now_s
         A steady clock, in seconds.
+    news
+        Knows what the watch has brought; None where nothing is watched.
     """
 
     def __init__(
@@ -44,12 +47,14 @@ class Decider:
         settings: PolicySettings,
         mix: Callable[[], DemandMix],
         now_s: Callable[[], float],
+        news: News | None = None,
     ) -> None:
         self._cache = cache
         self._holds = holds
         self._settings = settings
         self._mix = mix
         self._now_s = now_s
+        self._news = news
         # Two pods that are scored at the same moment must not both be sent to the same best node.
         self._choosing = threading.Lock()
 
@@ -61,7 +66,18 @@ class Decider:
         reserved = self._preempting_for(args.pod)
         if args.nodes is not None:
             return self._filter_sent(args.nodes, need, reserved)
-        names = args.names or []
+        if self._news is None:
+            return self._filter_named(args.names or [], need, reserved)
+        count = self._news.count
+        outcome = self._filter_named(args.names or [], need, reserved)
+        if outcome.refuses_all:
+            if self._news.wait(args.pod):
+                count = self._news.count
+                outcome = self._filter_named(args.names or [], need, self._preempting_for(args.pod))
+            self._news.refused(args.pod, count)
+        return outcome
+
+    def _filter_named(self, names: Sequence[str], need: PodNeed, reserved: MorePods) -> Filtered:
         sight = self._cache.sight(need.resource, names)
         ids = self._with_pods(sight, reserved)
         known = ids != UNKNOWN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -116,19 +117,19 @@ def read_snapshot(path: Path) -> ClusterSnapshot:
 
 def _from_list(data: bytes) -> ClusterSnapshot:
     """Return the snapshot of a kubectl List; objects that cannot be used are left out with a warning."""
-    objects: list[ClusterObject] = []
+    objects: defaultdict[str, list[ClusterObject]] = defaultdict(list)
     warnings = []
-    kinds = set()
     for raw in msgspec.json.decode(data, type=_List).items:
         group, kind = kind_of(raw)
         if GROUPS.get(kind) != group:
             continue
-        kinds.add(kind)
+        there = objects[kind]
         try:
-            objects.append(parse_object(raw))
+            there.append(parse_object(raw))
         except MalformedObject as e:
             warnings.append(f"{e}; it is left out")
-    return snapshot_of(sorted_objects(objects), kinds=kinds, warnings=warnings, taken_at="")
+    by_kind = {kind: sorted_objects(found) for kind, found in objects.items()}
+    return snapshot_of(by_kind, kinds=by_kind, warnings=warnings, taken_at="")
 
 
 class _List(msgspec.Struct):

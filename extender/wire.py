@@ -94,6 +94,11 @@ class Filtered:
     kept: Sequence[bool] | None = None
     refused: Mapping[Code, Sequence[str]] = field(default_factory=dict)
 
+    @property
+    def refuses_all(self) -> bool:
+        """Whether no node stays."""
+        return self.kept is not None and not any(self.kept)
+
 
 @dataclass(frozen=True, slots=True)
 class Victims:
