@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
+from islander.cluster.names import TOPOLOGY
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.cluster.snapshot_json import encode_snapshot
@@ -110,8 +111,8 @@ def show_conversation(scene: Scene, extender: ExtenderProcess, terminal: Termina
             f'POST /filter  {{"Pod": {{... {pod.name} ...}}, "NodeNames": {json.dumps(body["NodeNames"])}}}',
             *json.dumps(answer, indent=2).splitlines(),
             "",
-            "Nodes in FailedNodes may be looked at for preemption. The pod's event groups the reasons:",
-            f"  0/{len(scene.snapshot.nodes)} nodes are available: {_grouped(answer['FailedNodes'].values())}.",
+            "kube-scheduler counts GPUs too, and its event for this pod stops there: 4 Insufficient nvidia.com/gpu.",
+            "What it cannot count is what the next section is about: links, and the room that is left afterwards.",
         ]
     )
 
@@ -148,10 +149,10 @@ def show_placements(scene: Scene, extender: ExtenderProcess, terminal: Terminal)
             _legend(letters),
             "",
             "Scores 0 to 10. guaranteed: whatever GPUs kubelet picks, they are an island. no island: kept, because the",
-            "replica only prefers an island; with the annotation islander.dev/topology: required it is refused.",
-            "",
+            "replica only prefers an island.",
         ]
     )
+    _show_required(scene, extender, names, terminal)
     first = [{"Host": host, "Score": score} for host, score in answers[0].scores.items()]
     terminal.lines([f"POST /prioritize  {json.dumps(first)}", ""])
     for pod, explanation, answer in zip(pods, explanations, answers, strict=True):
@@ -163,6 +164,16 @@ def show_placements(scene: Scene, extender: ExtenderProcess, terminal: Terminal)
                 f"  Refused: {_grouped(answer.refused.values()) or 'no node'}.",
             ]
         )
+
+
+def _show_required(scene: Scene, extender: ExtenderProcess, names: list[str], terminal: Terminal) -> None:
+    """Show which nodes a replica of two would lose if it required an island; the reasons are those of its event."""
+    raw = next(raw for pod, raw in scene.waiting if need_of(pod, PolicySettings()).gpus == 2)
+    strict = {**raw, "metadata": {**raw["metadata"], "annotations": {TOPOLOGY: "required"}}}
+    before, after = ask(extender, raw, names), ask(extender, strict, names)
+    lost = {node: reason for node, reason in after.refused.items() if node not in before.refused}
+    told = "; ".join(f"{node}: {reason}" for node, reason in lost.items())
+    terminal.lines([f"With {TOPOLOGY}: required the replica of 2 is refused there, {told}.", ""])
 
 
 def call_of(pod: dict[str, Any], nodes: Iterable[str]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def read_cluster(source: Source) -> ClusterSnapshot:
         with _connect(source) as client:
             return gather.read_cluster(client, taken_at=taken_at)
     except ApiError as problem:
-        raise PlannerError(f"{problem}; or read a file with --snapshot") from problem
+        raise PlannerError(f"{str(problem).rstrip('.')}; name a --kubeconfig, or a file with --snapshot") from problem
 
 
 def _connect(source: Source) -> KubeClient:

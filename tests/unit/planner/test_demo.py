@@ -42,7 +42,11 @@ def test_six_gpus_are_free_and_no_replica_of_four_fits(story):
 def test_the_extender_refuses_every_node_with_a_reason(story):
     assert story.count('    "gpu-a": "not enough free GPUs on one node",') == 1
     assert '  "NodeNames": [],' in story
-    assert "  0/4 nodes are available: 4 not enough free GPUs on one node." in story
+
+
+def test_a_replica_that_requires_an_island_is_refused_where_the_pairs_are_broken(story):
+    (line,) = [line for line in story if line.startswith("With islander.dev/topology: required")]
+    assert line.endswith("is refused there, pairs-3: free GPUs are not joined by NVLink.")
 
 
 def test_g32_one_move_is_named(story):
