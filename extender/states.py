@@ -24,6 +24,8 @@ UNKNOWN = -1
 SCORES = MAX_SCORE + 1
 # Judgements are kept for so many needs at a time; a cluster has a handful of shapes.
 _TABLES = 64
+# So many slots and states may be left over before everything is numbered anew.
+SPARE = 4096
 
 
 class Places:
@@ -137,7 +139,7 @@ class Index:
 
     def is_wasteful(self, nodes: int) -> bool:
         """Return whether far more slots or states are kept than nodes need, from nodes and states that are gone."""
-        limit = 4 * nodes + 4096
+        limit = 4 * nodes + SPARE
         return len(self.places) > limit or any(len(r.states) > limit for r in self.resources.values())
 
 

@@ -36,8 +36,8 @@ LEAVES = (
 WORDS = """
 Pod Nodes NodeNames pod nodes nodenames NodeNameToVictims NodeNameToMetaVictims Pods UID NumPDBViolations items
 metadata name namespace uid labels annotations spec status containers initContainers resources requests limits args
-nvidia.com/gpu command env value priority nodeName nodeSelector affinity tolerations overhead phase conditions capacity allocatable
-PodName PodNamespace PodUID Node islander.dev/topology islander.dev/gpus
+nvidia.com/gpu command env value priority nodeName nodeSelector affinity tolerations overhead phase conditions capacity
+allocatable PodName PodNamespace PodUID Node islander.dev/topology islander.dev/gpus
 """
 KEYS = st.sampled_from(WORDS.split()) | st.text(max_size=8)
 JSON = st.recursive(
