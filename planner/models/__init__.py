@@ -1,0 +1,1 @@
+"""The models of CP-SAT: the only place that knows the solver."""
