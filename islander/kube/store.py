@@ -39,7 +39,8 @@ class KindStatus:
     skipped_total
         Versions of objects that could not be parsed so far.
     restarts_total
-        Lists and watches that failed so far; a watch that the server ends in good order is none.
+        Lists and watches that failed so far; a watch that the server ends in good order is none, and an optional kind
+        that stays denied counts once.
     last_event_monotonic
         When something arrived last: a list, an event or a bookmark; None before the first list.
     """
@@ -226,7 +227,8 @@ class _KindFeed:
     def failed(self, error: ApiError) -> None:
         with self._changed:
             repeated = self.problem == str(error)
-            self.restarts += 1
+            if not (self.denied and is_denied(error) and not self.kind.required):
+                self.restarts += 1
             self.problem = str(error)
             if is_denied(error):
                 self.denied = True

@@ -262,6 +262,9 @@ def test_an_optional_kind_that_is_denied_does_not_block_and_is_not_among_the_kin
     assert store.missing() == ()
     assert status(store, "PodDisruptionBudget").denied
     assert "403" in status(store, "PodDisruptionBudget").problem
+    asked = len(api.seen("PodDisruptionBudget", watch=False))
+    api.wait_for(lambda: len(api.seen("PodDisruptionBudget", watch=False)) > asked + 2)
+    assert status(store, "PodDisruptionBudget").restarts_total == 1
     looked_at = {kind.kind for kind in WATCHED_KINDS} - {"LeaderWorkerSet", "PodDisruptionBudget"}
     assert store.snapshot(TAKEN).kinds == tuple(sorted(looked_at))
 
