@@ -7,13 +7,15 @@ from typing import Any
 import msgspec
 
 from islander.cluster.names import API_VERSION, DOMAIN
-from islander.cluster.snapshot import ClusterSnapshot
+from islander.cluster.snapshot_json import KIND, SnapshotDocument
 from islander.policy.explain import PodExplanation
 from islander.policy.status import ClusterStatus
 from planner.errors import PlannerError
 
 KINDS: dict[str, type[msgspec.Struct]] = {
-    kind.__name__: kind for kind in (ClusterSnapshot, ClusterStatus, PodExplanation)
+    KIND: SnapshotDocument,
+    "ClusterStatus": ClusterStatus,
+    "PodExplanation": PodExplanation,
 }
 
 
@@ -28,10 +30,18 @@ def schema_of(kind: str) -> dict[str, Any]:
     found = next((name for name in KINDS if name.lower() == kind.lower()), None)
     if found is None:
         raise PlannerError(f"no kind {kind!r}; there are {', '.join(KINDS)}")
-    body = msgspec.json.schema(KINDS[found])
+    (body,), definitions = msgspec.json.schema_components([KINDS[found]], ref_template="#/$defs/{name}")
+    document = definitions.pop(body["$ref"].rpartition("/")[2])
+    document["properties"] = {
+        "apiVersion": {"const": API_VERSION},
+        "kind": {"const": found},
+        **{name: field for name, field in document["properties"].items() if name not in ("apiVersion", "kind")},
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"https://{DOMAIN}/schemas/v1/{found}.json",
-        **body,
-        "title": f"{API_VERSION} {found}",
+        **document,
+        "title": found,
+        "required": sorted({"apiVersion", "kind", *document.get("required", ())}),
+        "$defs": definitions,
     }

@@ -49,7 +49,9 @@ _PodRecord: Any = msgspec.defstruct(
 )
 
 
-class _Document(Struct, rename="camel", omit_defaults=True):
+class SnapshotDocument(Struct, rename="camel", omit_defaults=True):
+    """The document as it is written; the JSON Schema of a snapshot is made from it."""
+
     api_version: str
     kind: str
     taken_at: str = ""
@@ -78,7 +80,7 @@ _SHARED = (
     "taken_at",
 )
 _HEADER = msgspec.json.Decoder(_Header)
-_DECODER = msgspec.json.Decoder(_Document)
+_DECODER = msgspec.json.Decoder(SnapshotDocument)
 
 
 def encode_snapshot(snapshot: ClusterSnapshot) -> bytes:
@@ -92,7 +94,7 @@ def encode_snapshot(snapshot: ClusterSnapshot) -> bytes:
         if position is None:
             position = positions[id(pod.spec)] = table.setdefault(pod.spec, len(table))
         records.append(_PodRecord(**{name: getattr(pod, name) for name in _PLAIN_POD_FIELDS}, spec=position))
-    document = _Document(
+    document = SnapshotDocument(
         API_VERSION,
         KIND,
         pod_specs=tuple(table),

@@ -1,0 +1,108 @@
+"""Documents are judged by the schema that ships, with a reader of the few schema words that msgspec writes."""
+
+import json
+from typing import Any
+
+import pytest
+
+from islander.cluster.snapshot_json import encode_snapshot
+from islander.policy.explain import explain_pod
+from islander.policy.status import cluster_status
+from planner.output import document_of, json_text
+from planner.schemas import KINDS, schema_of
+from tests.builders import a_node, a_pod, a_snapshot
+
+_TYPES: dict[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "null": type(None),
+    "array": list,
+    "object": dict,
+}
+_UNDERSTOOD = {
+    *("$schema", "$id", "$defs", "$ref", "title", "description", "default", "type", "properties", "required", "items"),
+    *("additionalProperties", "anyOf", "const", "enum", "minItems", "maxItems", "prefixItems"),
+}
+
+
+def violations(value, schema, root, path="$"):
+    """The places where a value is not what the schema says."""
+    assert schema.keys() <= _UNDERSTOOD, f"{path}: this test does not know {schema.keys() - _UNDERSTOOD}"
+    if "$ref" in schema:
+        yield from violations(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root, path)
+        return
+    if "anyOf" in schema:
+        if all(list(violations(value, option, root, path)) for option in schema["anyOf"]):
+            yield f"{path}: {value!r} is none of the alternatives"
+        return
+    if "const" in schema and value != schema["const"]:
+        yield f"{path}: {value!r} is not {schema['const']!r}"
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{path}: {value!r} is none of {schema['enum']}"
+    if "type" in schema and not _is(value, schema["type"]):
+        yield f"{path}: {value!r} is no {schema['type']}"
+        return
+    if isinstance(value, dict):
+        for name in schema.get("required", ()):
+            if name not in value:
+                yield f"{path}: {name} is missing"
+        for name, part in value.items():
+            known = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
+            if known is None:
+                yield f"{path}: {name} is not in the schema"
+            elif isinstance(known, dict):
+                yield from violations(part, known, root, f"{path}.{name}")
+    elif isinstance(value, list):
+        kinds = schema.get("prefixItems") or [schema.get("items") or {}] * len(value)
+        for i, (part, kind) in enumerate(zip(value, kinds, strict=True)):
+            yield from violations(part, kind, root, f"{path}[{i}]")
+
+
+def _is(value, kind):
+    if isinstance(value, bool):
+        return kind == "boolean"
+    return isinstance(value, _TYPES[kind])
+
+
+SNAPSHOT = a_snapshot(
+    a_node("bridged", gpus=4, product="NVIDIA-A100-80GB-PCIe", hardware="a100-pcie-4"),
+    a_node("closed", unschedulable=True),
+    a_pod("runs", node="bridged", gpus=1),
+    a_pod("waits", gpus=4, tp=4, topology="required"),
+    warnings=["one object was skipped"],
+)
+DOCUMENTS = {
+    "ClusterSnapshot": json.loads(encode_snapshot(SNAPSHOT)),
+    "ClusterStatus": json.loads(json_text(document_of(cluster_status(SNAPSHOT)))),
+    "PodExplanation": json.loads(json_text(document_of(explain_pod(SNAPSHOT, SNAPSHOT.pods[-1])))),
+}
+
+
+def test_every_kind_is_tried_here():
+    assert DOCUMENTS.keys() == KINDS.keys()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_document_satisfies_the_schema_of_its_kind(kind):
+    schema = schema_of(kind)
+    assert list(violations(DOCUMENTS[kind], schema, schema)) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_document_of_another_kind_does_not(kind):
+    schema = schema_of(kind)
+    assert list(violations(DOCUMENTS[kind] | {"kind": "Other"}, schema, schema))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_schema_names_itself_and_what_every_document_has(kind):
+    schema = schema_of(kind)
+    assert schema["$id"] == f"https://islander.dev/schemas/v1/{kind}.json"
+    assert {"apiVersion", "kind"} <= set(schema["required"])
+    assert "warnings" in schema["properties"]
+
+
+def test_a_kind_is_found_whatever_its_case():
+    assert schema_of("clusterstatus") == schema_of("ClusterStatus")
