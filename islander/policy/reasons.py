@@ -35,6 +35,36 @@ class Code(StrEnum):
     INVALID_REQUEST = "INVALID_REQUEST"
 
 
+class MoveCode(StrEnum):
+    """Why a pod does not move, or why a plan does not hold; the value is the code that scripts read."""
+
+    PDB_ZERO = "PDB_ZERO"
+    PDB_SEVERAL = "PDB_SEVERAL"
+    DAEMONSET = "DAEMONSET"
+    STATIC_POD = "STATIC_POD"
+    BARE_POD = "BARE_POD"
+    DO_NOT_DISRUPT = "DO_NOT_DISRUPT"
+    PRIORITY_HIGHER = "PRIORITY_HIGHER"
+    GROUP_MUST_MOVE_WHOLE = "GROUP_MUST_MOVE_WHOLE"
+    SINGLE_REPLICA = "SINGLE_REPLICA"
+    VOLUME_PINNED = "VOLUME_PINNED"
+    RESOURCE_CLAIM = "RESOURCE_CLAIM"
+    UNKNOWN_OWNER = "UNKNOWN_OWNER"
+    TERMINATING = "TERMINATING"
+    NO_SURGE_ROOM = "NO_SURGE_ROOM"
+    KUEUE_PINNED = "KUEUE_PINNED"
+    KUEUE_NO_QUOTA = "KUEUE_NO_QUOTA"
+    PROTECTED = "PROTECTED"
+    NO_ROOM_EVEN_IF_REPACKED = "NO_ROOM_EVEN_IF_REPACKED"
+    CYCLE_WITHOUT_BUFFER = "CYCLE_WITHOUT_BUFFER"
+    OVER_MOVE_LIMIT = "OVER_MOVE_LIMIT"
+    NO_ANSWER_IN_TIME = "NO_ANSWER_IN_TIME"
+    STALE_POD = "STALE_POD"
+    OVER_BUDGET = "OVER_BUDGET"
+    TWO_OF_ONE_WORKLOAD = "TWO_OF_ONE_WORKLOAD"
+    PLAN_INCONSISTENT = "PLAN_INCONSISTENT"
+
+
 @dataclass(frozen=True, slots=True)
 class ReasonText:
     """What the docs say of a code.
@@ -184,3 +214,142 @@ REASONS: dict[Code, ReasonText] = {
         "Correct the resources of the container that the explanation names.",
     ),
 }
+
+
+# What holds a single pod where it is.
+IMMOVABLE_REASONS: dict[MoveCode, ReasonText] = {
+    MoveCode.PDB_ZERO: ReasonText(
+        "disruption budget allows no disruption now",
+        "A PodDisruptionBudget selects the pod and its `disruptionsAllowed` is 0, so the API would refuse the eviction.",
+        "Wait until all replicas are Ready, or loosen the budget (`maxUnavailable: 1`).",
+    ),
+    MoveCode.PDB_SEVERAL: ReasonText(
+        "several disruption budgets select the pod",
+        "The API refuses to evict a pod that more than one PodDisruptionBudget selects.",
+        "Leave one budget for the pod.",
+    ),
+    MoveCode.DAEMONSET: ReasonText(
+        "pod of a DaemonSet belongs to its node",
+        "A DaemonSet starts the pod again on the same node.",
+        "None by moving; ask whether the DaemonSet must hold GPUs there.",
+    ),
+    MoveCode.STATIC_POD: ReasonText(
+        "static pod belongs to its node",
+        "kubelet runs the pod from a file of the node; the API cannot evict it.",
+        "Take the pod's file off the node.",
+    ),
+    MoveCode.BARE_POD: ReasonText(
+        "no controller would start the pod again",
+        "The pod has no owner: once evicted it is gone for ever.",
+        "Let a Deployment or another controller own the pod.",
+    ),
+    MoveCode.DO_NOT_DISRUPT: ReasonText(
+        "pod or its node asks not to be disturbed",
+        'An annotation says so: `islander.dev/movable: "false"`, `karpenter.sh/do-not-disrupt`, '
+        '`cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, the descheduler\'s `prefer-no-eviction`, or the like.',
+        "Remove the annotation when the pod may move.",
+    ),
+    MoveCode.PRIORITY_HIGHER: ReasonText(
+        "pod has a higher priority than all pending ones",
+        "A pod is never disturbed for one of lower priority; pods of equal priority may move.",
+        "Raise the priority of the pending pod, if it deserves it.",
+    ),
+    MoveCode.GROUP_MUST_MOVE_WHOLE: ReasonText(
+        "pod restarts together with its group, and a part of the group cannot move",
+        "The pods of one LeaderWorkerSet replica, or of another pod group, live and die together; another of them is held.",
+        "See what holds the other pods of the group; `immovable` of the plan lists them.",
+    ),
+    MoveCode.SINGLE_REPLICA: ReasonText(
+        "no other replica would serve meanwhile",
+        "The workload has no other replica that is Ready, so moving this one is an outage until it has loaded again.",
+        "Run a second replica, or use `--allow-single-replica`, which starts the new copy before the old one ends.",
+    ),
+    MoveCode.VOLUME_PINNED: ReasonText(
+        "volume of the pod cannot follow it to another node",
+        "A volume is local to the node, is attached to another pod there, or nothing is known of its claim.",
+        "Give the planner claims and volumes (`kubectl get pvc,pv -A`), or use storage that other nodes reach.",
+    ),
+    MoveCode.RESOURCE_CLAIM: ReasonText(
+        "pod uses devices of dynamic resource allocation",
+        "The pod has `resourceClaims`: which devices of which node its replacement would get is kube-scheduler's choice.",
+        'Annotate the pod `islander.dev/movable: "true"` when its claims can be met on other nodes.',
+    ),
+    MoveCode.UNKNOWN_OWNER: ReasonText(
+        "nothing is known of how the owner replaces the pod",
+        "The owner is a Job, or of a kind that may restart everything, something, or nothing when a pod is evicted.",
+        'Annotate the pod `islander.dev/movable: "true"`, or use `--allow-unknown-owners`.',
+    ),
+    MoveCode.TERMINATING: ReasonText(
+        "pod is ending already",
+        "The pod has a deletion timestamp; it holds its GPUs until it is gone.",
+        "Wait, and plan again.",
+    ),
+    MoveCode.NO_SURGE_ROOM: ReasonText(
+        "no second copy can run beside the only replica",
+        "The only replica may move as a second copy alone, but its controller makes none (StatefulSet), or its volume "
+        "can be used on one node at a time.",
+        "Scale the workload to two replicas, or accept the outage and move it by hand.",
+    ),
+    MoveCode.KUEUE_PINNED: ReasonText(
+        "Kueue has chosen the node of the pod",
+        "The pod is placed by Kueue's topology-aware scheduling, which would bring its replacement back to the same node.",
+        "Let Kueue move it: an untolerated taint on the node, or deactivating the Workload.",
+    ),
+    MoveCode.KUEUE_NO_QUOTA: ReasonText(
+        "quota of Kueue is not certain for the replacement",
+        "The replacement is a new Workload that queues again, and a waiting one may take its quota.",
+        'Hold the waiting queues and annotate the pod `islander.dev/movable: "true"`.',
+    ),
+    MoveCode.PROTECTED: ReasonText(
+        "pod is protected",
+        "`--protect` selects it, it runs in `kube-system` or another namespace of the system, or its priority is "
+        "system-critical.",
+        "Change `--protect`; pods of the system are never moved.",
+    ),
+}
+
+# What keeps a plan from being made, or from being carried out.
+PLAN_REASONS: dict[MoveCode, ReasonText] = {
+    MoveCode.NO_ROOM_EVEN_IF_REPACKED: ReasonText(
+        "no node could take the pod however the movable pods are placed",
+        "Whatever may move was considered; what remains is not enough room in one place.",
+        "The message names the smallest change that would help: a budget, an option, or one more node.",
+    ),
+    MoveCode.CYCLE_WITHOUT_BUFFER: ReasonText(
+        "pods would have to change places, and there is no room to begin",
+        "Each of the moves needs the room that another of them frees, and no node has room for one of the pods meanwhile.",
+        "Free or add room for one of the pods for the time of the plan.",
+    ),
+    MoveCode.OVER_MOVE_LIMIT: ReasonText(
+        "more moves are needed than are allowed",
+        "`--max-moves` or `--max-moves-per-workload` is smaller than what it takes.",
+        "Raise the limit.",
+    ),
+    MoveCode.NO_ANSWER_IN_TIME: ReasonText(
+        "time ran out before an answer was certain",
+        "Within `--time-limit` neither a place for the pod was found nor the proof that there is none.",
+        "Raise `--time-limit`, or plan for fewer pods with `--pod`.",
+    ),
+    MoveCode.STALE_POD: ReasonText(
+        "pod is not what the plan was made for",
+        "The pod is gone, was replaced by another one of its name, runs on another node, or does not wait any more.",
+        "Plan again.",
+    ),
+    MoveCode.OVER_BUDGET: ReasonText(
+        "one wave disturbs more pods than a disruption budget allows",
+        "The budget's `disruptionsAllowed` is smaller than the number of its pods that move in the wave.",
+        "Plan again; the budget was loosened and tightened meanwhile, or the plan was edited.",
+    ),
+    MoveCode.TWO_OF_ONE_WORKLOAD: ReasonText(
+        "one wave disturbs two replicas of one workload",
+        "Replicas of a workload move one after the other, so that the others serve meanwhile.",
+        "Put the steps into different waves, or plan again.",
+    ),
+    MoveCode.PLAN_INCONSISTENT: ReasonText(
+        "plan contradicts itself",
+        "Steps, admissions and sums of the plan do not belong together, as after an edit by hand.",
+        "Plan again instead of editing a plan.",
+    ),
+}
+
+MOVE_REASONS: dict[MoveCode, ReasonText] = IMMOVABLE_REASONS | PLAN_REASONS
