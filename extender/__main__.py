@@ -58,7 +58,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.print_scheduler_config:
             sys.stdout.write(scheduler_config(config, see_all_pods=options.see_all_pods))
             return 0
-        set_up_logging(config.log.format, config.log.level)
         program = assemble(config)
         try:
             program.server.prepare()
@@ -68,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, ApiError) as e:
         sys.stderr.write(f"islander-extender: {e}\n")
         return 1
+    set_up_logging(config.log.format, config.log.level)
     run(program)
     return 0
 
@@ -96,6 +96,8 @@ def assemble(config: ExtenderConfig) -> Program:
             demand.on_change("Pod", pod.key, None, pod)
         source = FileCluster(snapshot)
     else:
+        if config.kubeconfig is not None and not Path(config.kubeconfig).is_file():
+            raise ConfigError(f"kubeconfig: no such file: {config.kubeconfig}")
         client = connect(kubeconfig=config.kubeconfig)
         cache = ClusterCache(settings.gpu_resources, holds.settle)
         store = ClusterStore(client, monotonic=time.monotonic, jitter=random.Random())  # noqa: S311 - spreads retries

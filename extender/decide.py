@@ -71,7 +71,7 @@ class Decider:
         count = self._news.count
         outcome = self._filter_named(args.names or [], need, reserved)
         if outcome.refuses_all:
-            if self._news.wait(args.pod):
+            if self._news.wait(args.pod, count):
                 count = self._news.count
                 outcome = self._filter_named(args.names or [], need, self._preempting_for(args.pod))
             self._news.refused(args.pod, count)

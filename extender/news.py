@@ -31,6 +31,7 @@ class News:
         self._rest_until_s = 0.0
         self._count = 0
         self._refused_at: OrderedDict[str, int] = OrderedDict()
+        self._refused_as: dict[str, Pod] = {}
         self._changed = threading.Condition()
 
     @property
@@ -54,13 +55,21 @@ class News:
         with self._changed:
             self._refused_at[pod.key] = count
             self._refused_at.move_to_end(pod.key)
+            self._refused_as[pod.key] = pod
             if len(self._refused_at) > _REFUSED:
-                self._refused_at.popitem(last=False)
+                oldest, _ = self._refused_at.popitem(last=False)
+                del self._refused_as[oldest]
 
-    def wait(self, pod: Pod) -> bool:
-        """Wait for news when there is none since the pod was refused; return whether some has come meanwhile."""
+    def wait(self, pod: Pod, count: int) -> bool:
+        """Return whether the refusal of all nodes by what was known at `count` is worth another look.
+
+        It is when something has come since. When nothing has come since the pod was refused before, this waits for it.
+        """
         with self._changed:
-            if pod.key not in self._refused_at or self._has_news(pod.key) or self._now_s() < self._rest_until_s:
+            if self._count > count:
+                return True
+            # A pod that is not the same any more is tried again because of that, as after the note of our refusal.
+            if self._refused_as.get(pod.key) != pod or self._has_news(pod.key) or self._now_s() < self._rest_until_s:
                 return False
             came = self._changed.wait_for(lambda: self._has_news(pod.key), self._patience_s)
             if not came:
@@ -68,4 +77,4 @@ class News:
             return came
 
     def _has_news(self, key: str) -> bool:
-        return self._refused_at.get(key, -1) < self._count
+        return self._refused_at[key] < self._count

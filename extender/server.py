@@ -241,6 +241,16 @@ class ExtenderServer(Server):
         """The port that is listened on; after `prepare` it is known even when the system chose it."""
         return int(self.bind_addr[1])
 
+    @staticmethod
+    def bind_socket(socket_: socket.socket, bind_addr: tuple[str, int]) -> socket.socket:
+        """Bind, and leave nothing open when that fails."""
+        try:
+            socket_.bind(bind_addr)
+        except OSError:
+            socket_.close()
+            raise
+        return socket_
+
     def process_conn(self, conn: Any) -> None:
         """Hand a connection with something to read to a worker; one that has just been made waits for its bytes."""
         if conn.last_used is None:
