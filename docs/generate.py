@@ -12,7 +12,7 @@ import subprocess
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -22,7 +22,7 @@ from extender.config import ExtenderConfig
 from islander.hardware.islands import disjoint_islands, largest_island
 from islander.hardware.presets import PRESETS
 from islander.hardware.products import PRODUCTS
-from islander.policy.reasons import REASONS
+from islander.policy.reasons import IMMOVABLE_REASONS, PLAN_REASONS, REASONS, Code, MoveCode, ReasonText
 
 ROOT = Path(__file__).parents[1]
 MARKER = "<!-- generated: `make docs` writes what follows -->\n"
@@ -30,9 +30,18 @@ END = "<!-- end -->\n"
 
 
 def codes() -> str:
-    """Return the list of reason codes with sentence, cause and cure."""
+    """Return the reason codes with sentence, cause and cure, in three lists."""
+    lists: list[tuple[str, Mapping[Code, ReasonText] | Mapping[MoveCode, ReasonText]]] = [
+        ("Why a pod does not fit on a node", REASONS),
+        ("Why a pod does not move", IMMOVABLE_REASONS),
+        ("Why a plan is not made, or does not hold", PLAN_REASONS),
+    ]
+    return "\n".join(f"## {title}\n\n{_reasons(reasons)}" for title, reasons in lists)
+
+
+def _reasons(reasons: Mapping[Code, ReasonText] | Mapping[MoveCode, ReasonText]) -> str:
     blocks = []
-    for code, text in REASONS.items():
+    for code, text in reasons.items():
         tail = "kube-scheduler's preemption can cure it." if text.curable_by_preemption else ""
         blocks.append(
             f"### `{code.value}`\n\n> {text.sentence}\n\n- **Cause:** {text.cause}\n- **Cure:** {text.cure}\n"

@@ -220,7 +220,7 @@ REASONS: dict[Code, ReasonText] = {
 IMMOVABLE_REASONS: dict[MoveCode, ReasonText] = {
     MoveCode.PDB_ZERO: ReasonText(
         "disruption budget allows no disruption now",
-        "A PodDisruptionBudget selects the pod and its `disruptionsAllowed` is 0, so the API would refuse the eviction.",
+        "A PodDisruptionBudget selects the pod and its `disruptionsAllowed` is 0, so the API refuses eviction.",
         "Wait until all replicas are Ready, or loosen the budget (`maxUnavailable: 1`).",
     ),
     MoveCode.PDB_SEVERAL: ReasonText(
@@ -246,7 +246,7 @@ IMMOVABLE_REASONS: dict[MoveCode, ReasonText] = {
     MoveCode.DO_NOT_DISRUPT: ReasonText(
         "pod or its node asks not to be disturbed",
         'An annotation says so: `islander.dev/movable: "false"`, `karpenter.sh/do-not-disrupt`, '
-        '`cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, the descheduler\'s `prefer-no-eviction`, or the like.',
+        '`cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, the descheduler\'s `prefer-no-eviction`, and others.',
         "Remove the annotation when the pod may move.",
     ),
     MoveCode.PRIORITY_HIGHER: ReasonText(
@@ -256,7 +256,7 @@ IMMOVABLE_REASONS: dict[MoveCode, ReasonText] = {
     ),
     MoveCode.GROUP_MUST_MOVE_WHOLE: ReasonText(
         "pod restarts together with its group, and a part of the group cannot move",
-        "The pods of one LeaderWorkerSet replica, or of another pod group, live and die together; another of them is held.",
+        "The pods of one LeaderWorkerSet replica, or of another pod group, live and die together; one of them is held.",
         "See what holds the other pods of the group; `immovable` of the plan lists them.",
     ),
     MoveCode.SINGLE_REPLICA: ReasonText(
@@ -271,7 +271,7 @@ IMMOVABLE_REASONS: dict[MoveCode, ReasonText] = {
     ),
     MoveCode.RESOURCE_CLAIM: ReasonText(
         "pod uses devices of dynamic resource allocation",
-        "The pod has `resourceClaims`: which devices of which node its replacement would get is kube-scheduler's choice.",
+        "The pod has `resourceClaims`: which devices its replacement would get is kube-scheduler's choice.",
         'Annotate the pod `islander.dev/movable: "true"` when its claims can be met on other nodes.',
     ),
     MoveCode.UNKNOWN_OWNER: ReasonText(
@@ -292,7 +292,7 @@ IMMOVABLE_REASONS: dict[MoveCode, ReasonText] = {
     ),
     MoveCode.KUEUE_PINNED: ReasonText(
         "Kueue has chosen the node of the pod",
-        "The pod is placed by Kueue's topology-aware scheduling, which would bring its replacement back to the same node.",
+        "The pod is placed by Kueue's topology-aware scheduling, which would bring its replacement back to its node.",
         "Let Kueue move it: an untolerated taint on the node, or deactivating the Workload.",
     ),
     MoveCode.KUEUE_NO_QUOTA: ReasonText(
@@ -317,7 +317,7 @@ PLAN_REASONS: dict[MoveCode, ReasonText] = {
     ),
     MoveCode.CYCLE_WITHOUT_BUFFER: ReasonText(
         "pods would have to change places, and there is no room to begin",
-        "Each of the moves needs the room that another of them frees, and no node has room for one of the pods meanwhile.",
+        "Each of the moves needs the room that another of them frees, and no node has room for one of them meanwhile.",
         "Free or add room for one of the pods for the time of the plan.",
     ),
     MoveCode.OVER_MOVE_LIMIT: ReasonText(
