@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -141,7 +142,7 @@ class FakeApi:
         self.close()
 
     def close(self) -> None:
-        """End every answer and wait for every thread."""
+        """End every answer and wait for every thread; raise when the server itself has made a mistake."""
         self.closing.set()
         with self._condition:
             self._condition.notify_all()
@@ -149,6 +150,8 @@ class FakeApi:
         self._server.drop_connections()
         self._server.server_close()
         self._thread.join()
+        if self._server.mistakes:
+            raise self._server.mistakes[0]
 
     # What the cluster does.
 
@@ -372,6 +375,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.api = api
         self.connections: set[socket.socket] = set()
+        self.mistakes: list[BaseException] = []
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_side=True)
 
@@ -383,7 +387,10 @@ class _Server(ThreadingHTTPServer):
                 continue
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that go away are part of the play."""
+        """Clients that go away are part of the play; anything else is a mistake of this server."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, OSError):
+            self.mistakes.append(error)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -123,7 +123,7 @@ def error_from_event(request: str, status_object: bytes | msgspec.Raw) -> ApiErr
     """Return the error that an ERROR event of a watch stands for; `status_object` is its `Status`."""
     try:
         status = msgspec.json.decode(status_object, type=_Status)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         unreadable = ApiUnreadable(f"{request}: an ERROR event without a readable status")
         unreadable.__cause__ = error
         return unreadable
@@ -140,6 +140,6 @@ def without_secrets(text: str) -> str:
 def _said(body: bytes) -> str:
     try:
         status = msgspec.json.decode(body, type=_Status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, RecursionError):
         return without_secrets(body[:_MESSAGE_LIMIT].decode(errors="replace"))
     return without_secrets(status.message or status.reason)

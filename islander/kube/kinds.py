@@ -33,7 +33,7 @@ def keep_pod(old: ClusterObject | None, raw: msgspec.Raw) -> ClusterObject | Non
         return None
     try:
         now = _WHEREABOUTS.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return old
     return msgspec.structs.replace(old, node=now.spec.node_name or old.node, phase=now.status.phase or old.phase)
 
@@ -82,7 +82,7 @@ def see(kind: WatchedKind, raw: msgspec.Raw, state: KindState) -> Seen:
     """Return the object as parsed, or why it cannot be used; what is known in this version is not parsed again."""
     try:
         metadata = _ENVELOPE.decode(raw).metadata
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return Seen("", "", problem=f"its metadata cannot be read: {error}")
     version = version_of(metadata.resource_version or "")
     if not metadata.name:

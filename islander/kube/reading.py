@@ -95,7 +95,7 @@ def read_event(kind: WatchedKind, line: bytes, state: KindState) -> Event | None
     """
     try:
         event = _EVENT.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ApiUnreadable(f"watch of {kind.path}: a line is no event") from error
     if event.type == "ERROR":
         raise error_from_event(f"watch of {kind.path}", event.object)
@@ -108,7 +108,7 @@ def _page(transport: Transport, kind: WatchedKind, params: dict[str, str]) -> _P
     body = transport.get(kind.path, params)
     try:
         page = _PAGE.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ApiUnreadable(f"GET {kind.path}: the answer is not a list") from error
     if not page.metadata.resource_version:
         # Any JSON object would pass for an empty list, and an empty list for an empty cluster.

@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
 
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
@@ -13,6 +15,7 @@ from tests.builders import node_object, pod_object
 from tests.fake_api import PATHS
 
 BUDGETS = next(kind for kind in WATCHED_KINDS if kind.kind == "PodDisruptionBudget")
+FIELDS = ("metadata", "name", "namespace", "resourceVersion", "spec", "status", "nodeName", "phase", "containers")
 ODD_POD: dict[str, Any] = {"containers": "none of your business"}
 
 
@@ -103,6 +106,31 @@ def test_an_object_without_readable_metadata_has_no_key() -> None:
         seen = see(PODS, raw(odd), KindState())
         assert (seen.key, seen.value) == ("", None)
         assert seen.problem
+
+
+def test_an_object_that_is_nested_too_deeply_is_skipped() -> None:
+    deep = b'{"metadata":{"name":"a"},"spec":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    assert see(PODS, msgspec.Raw(deep), KindState()).value is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS) | st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.sampled_from(WATCHED_KINDS), JSON, st.booleans())
+def test_no_object_however_odd_raises(kind: WatchedKind, odd: Any, known: bool) -> None:
+    state = state_with(PODS, pod_object("p1", node="n1")) if known else KindState()
+    metadata = {"name": "p1", "namespace": "default", "resourceVersion": "11"}
+    assert see(kind, raw(odd), state).key is not None
+    named = (
+        odd | {"metadata": metadata} if isinstance(odd, dict) else {"metadata": metadata, "spec": odd, "status": odd}
+    )
+    seen = see(kind, raw(named), state)
+    assert seen.key == "default/p1"
+    assert (seen.value is None) == bool(seen.problem)
 
 
 def test_a_bookmark_has_a_version_and_no_key() -> None:

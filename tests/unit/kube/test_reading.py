@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import tracemalloc
 
 import pytest
 
 from islander.kube.client import KubeClient
 from islander.kube.errors import ApiGone, ApiUnreadable
-from islander.kube.kinds import PODS
+from islander.kube.kinds import NODES, PODS
 from islander.kube.reading import read_event, read_list
 from islander.kube.state import EventType, KindState
-from tests.builders import pod_object
+from tests.builders import node_object, pod_object
 from tests.fake_api import FakeApi, bookmark_event, error_event, event
 
 PATH = "/api/v1/pods"
@@ -82,6 +84,23 @@ def test_an_answer_that_is_no_list_is_not_an_empty_cluster(api: FakeApi, client:
     api.answer_next("GET", PATH, 200, body)
     with pytest.raises(ApiUnreadable):
         read_list(client, PODS, KindState())
+
+
+def test_what_is_not_used_of_a_node_is_not_kept_in_memory(api: FakeApi, client: KubeClient) -> None:
+    images = [{"names": [f"image-{i}" + "x" * 1000], "sizeBytes": i} for i in range(1000)]
+    api.put(*(node_object(f"n{i}") | {"status": {"images": images}} for i in range(10)))
+    read_list(client, NODES, KindState(), limit=2)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        listing = read_list(client, NODES, KindState(), limit=2)
+        gc.collect()
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert listing is not None
+    assert len(listing.items) == 10
+    assert kept < 1_000_000 < most
 
 
 def test_an_event_is_read_from_its_line() -> None:
