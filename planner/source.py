@@ -31,4 +31,4 @@ class Source:
         """Return where the cluster comes from, for a remark."""
         if self.files:
             return ", ".join("stdin" if file == "-" else file for file in self.files)
-        return self.extender or f"context {self.context}" if self.context else "the current kubeconfig context"
+        return self.extender or (f"context {self.context}" if self.context else "the current kubeconfig context")
