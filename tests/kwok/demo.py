@@ -3,6 +3,7 @@
 Run as `python -m tests.kwok.demo`.
 """
 
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from tests.kwok.controlplane.extender_process import ExtenderProcess
 from tests.kwok.controlplane.objects import namespace
 from tests.kwok.controlplane.paths import ALL_PODS, NAMESPACES, path_of
 from tests.kwok.controlplane.paths import pod as path_of_pod
+from tests.kwok.controlplane.programs import DEFAULT_MINOR
 from tests.kwok.controlplane.running_command import CommandError
 from tests.kwok.controlplane.scheduler import STOCK_CONFIG, extender_entry
 
@@ -31,11 +33,11 @@ _DATA = Path(__file__).parents[2] / "planner" / "data"
 _TRIES = 3
 
 
-def main() -> int:
-    """Tell the story; builds the control plane when it has not been built yet."""
+def main(minor: str = DEFAULT_MINOR) -> int:
+    """Tell the story on that Kubernetes minor; builds its control plane when it has not been built yet."""
     terminal = Terminal.of_this_process()
     try:
-        with ControlPlane(scheduler=None) as plane, tempfile.TemporaryDirectory() as folder:
+        with ControlPlane(minor, scheduler=None) as plane, tempfile.TemporaryDirectory() as folder:
             terminal.lines([f"Kubernetes {plane.minor}: etcd, kube-apiserver, kube-scheduler, kwok, on loopback."])
             with ExtenderProcess(Path(folder), plane.kubeconfig) as extender:
                 with_islander = {"extenders": [extender_entry(extender.url, preemptVerb="preempt")]}
@@ -119,4 +121,4 @@ def _as_created(pod: Json) -> Json:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(os.environ.get("ISLANDER_KUBE_MINOR") or DEFAULT_MINOR))
