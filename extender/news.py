@@ -39,6 +39,11 @@ class News:
         """How much the watch has brought so far."""
         return self._count
 
+    @property
+    def resting(self) -> bool:
+        """Whether the last wait was in vain, and so recent that no other is begun."""
+        return self._now_s() < self._rest_until_s
+
     def on_change(self, kind: str, key: str, old: object, new: object) -> None:
         """Take in one change, after all else that decisions rest on has done so."""
         if kind not in ("Node", "Pod") or old == new:
@@ -69,7 +74,7 @@ class News:
             if self._count > count:
                 return True
             # A pod that is not the same any more is tried again because of that, as after the note of our refusal.
-            if self._refused_as.get(pod.key) != pod or self._has_news(pod.key) or self._now_s() < self._rest_until_s:
+            if self._refused_as.get(pod.key) != pod or self._has_news(pod.key) or self.resting:
                 return False
             came = self._changed.wait_for(lambda: self._has_news(pod.key), self._patience_s)
             if not came:
