@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
-from islander.kube.kinds import NODES, PODS, WATCHED_KINDS, WatchedKind, see
+from islander.kube.kinds import LISTED_KINDS, NODES, PODS, WATCHED_KINDS, WatchedKind, see
 from islander.kube.state import KindState, Seen, apply_list
 from tests.builders import node_object, pod_object
 from tests.fake_api import PATHS
@@ -120,6 +120,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.sampled_from(WATCHED_KINDS), JSON, st.booleans())
 def test_no_object_however_odd_raises(kind: WatchedKind, odd: Any, known: bool) -> None:
     state = state_with(PODS, pod_object("p1", node="n1")) if known else KindState()
@@ -137,6 +138,6 @@ def test_a_bookmark_has_a_version_and_no_key() -> None:
     assert now(PODS, {"kind": "Pod", "metadata": {}}).version == 11
 
 
-def test_every_kind_is_watched_where_the_api_serves_it() -> None:
-    assert {kind.kind: kind.path for kind in WATCHED_KINDS} == PATHS
+def test_every_kind_is_looked_at_where_the_api_serves_it() -> None:
+    assert {kind.kind: kind.path for kind in LISTED_KINDS} == PATHS
     assert [kind.kind for kind in WATCHED_KINDS if kind.required] == ["Node", "Pod"]

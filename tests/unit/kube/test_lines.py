@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from islander.kube.lines import lines_of
@@ -22,6 +22,7 @@ def test_blank_lines_are_left_out() -> None:
     assert list(lines_of([b"\n\r\n", b"  \n1\n", b"\n"])) == [b"1"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=8).filter(lambda b: b"\n" not in b), max_size=8), st.data())
 def test_any_cutting_gives_the_same_lines(lines: list[bytes], data: st.DataObject) -> None:
     whole = b"".join(line + b"\n" for line in lines)

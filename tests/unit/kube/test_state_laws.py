@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from islander.cluster.pod import Pod
@@ -61,6 +61,7 @@ def expected(server: Server, version: int) -> dict[str, object]:
     return {key: seen.value for key, seen in server.objects(version).items()}
 
 
+@settings(deadline=None)
 @given(servers(), st.data())
 def test_any_interleaving_of_lists_and_events_ends_in_the_last_version(server: Server, data: st.DataObject) -> None:
     now = len(server.timeline)
@@ -82,6 +83,7 @@ def test_any_interleaving_of_lists_and_events_ends_in_the_last_version(server: S
     assert replay(heard) == believed(state)
 
 
+@settings(deadline=None)
 @given(servers(), st.data())
 def test_bookmarks_never_hide_news(server: Server, data: st.DataObject) -> None:
     now = len(server.timeline)
@@ -97,6 +99,7 @@ def test_bookmarks_never_hide_news(server: Server, data: st.DataObject) -> None:
     assert state.position == str(now)
 
 
+@settings(deadline=None)
 @given(servers(), st.data())
 def test_opaque_versions_that_come_in_order_end_in_the_last_version(server: Server, data: st.DataObject) -> None:
     def opaque(event: Event) -> Event:

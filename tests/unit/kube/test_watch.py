@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import threading
 from collections.abc import Callable
@@ -19,7 +20,8 @@ from tests.builders import pod_object
 from tests.fake_api import Act, Cut, FakeApi, Hang, bookmark_event, error_event, event, line
 
 PATH = "/api/v1/pods"
-SETTINGS = WatchSettings(page_limit=500, silence_s=0.2, watch_s=60, first_backoff_s=1, longest_backoff_s=8)
+SETTINGS = WatchSettings(page_limit=500, silence_s=30, watch_s=60, first_backoff_s=1, longest_backoff_s=8)
+IMPATIENT = dataclasses.replace(SETTINGS, silence_s=1)
 OPTIONAL = WatchedKind("Pod", PATH)
 
 
@@ -195,7 +197,7 @@ def test_an_event_that_is_cut_comes_again_with_the_next_watch(api: FakeApi, make
 def test_a_watch_that_stalls_after_some_events_goes_on(api: FakeApi, make: Make, feed: RecordingFeed) -> None:
     api.script_watch("Pod", event("ADDED", pod("a"), 1005), Hang())
     api.script_watch("Pod", bookmark_event(1006))
-    watcher = make()
+    watcher = make(settings=IMPATIENT)
     watcher.step()
     watcher.step()
     assert [type(e) for e in feed.errors] == [ApiStalled]
@@ -205,7 +207,7 @@ def test_a_watch_that_stalls_after_some_events_goes_on(api: FakeApi, make: Make,
 
 def test_a_watch_that_stalls_without_a_word_lists_again(api: FakeApi, make: Make, feed: RecordingFeed) -> None:
     api.script_watch("Pod", Hang())
-    watcher = make()
+    watcher = make(settings=IMPATIENT)
     watcher.step()
     api.put(pod("a"))
     api.script_watch("Pod", bookmark_event(1006))
