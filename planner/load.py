@@ -13,6 +13,7 @@ from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.cluster.snapshot_json import MalformedSnapshot, decode_snapshot
+from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
 from islander.kube.parse import GROUPS, ClusterObject, MalformedObject, kind_of, parse_object
 from planner.documents import Document, MalformedInput, read_documents
@@ -36,6 +37,8 @@ class _Gathered:
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     resource_slices: dict[str, ResourceSlice] = field(default_factory=dict)
+    claims: dict[tuple[str, str], PersistentVolumeClaim] = field(default_factory=dict)
+    volumes: dict[str, PersistentVolume] = field(default_factory=dict)
     kinds: set[str] = field(default_factory=set)
     taken_at: str = ""
     warnings: list[str] = field(default_factory=list)
@@ -58,6 +61,10 @@ class _Gathered:
                 self.namespaces[value.name] = value
             case ResourceSlice():
                 self.resource_slices[value.name] = value
+            case PersistentVolumeClaim():
+                self.claims[value.namespace, value.name] = value
+            case PersistentVolume():
+                self.volumes[value.name] = value
 
     def add_snapshot(self, snapshot: ClusterSnapshot) -> None:
         parts: tuple[Iterable[ClusterObject], ...] = (
@@ -68,6 +75,8 @@ class _Gathered:
             snapshot.priority_classes,
             snapshot.namespaces,
             snapshot.resource_slices,
+            snapshot.claims,
+            snapshot.volumes,
         )
         for part in parts:
             for value in part:
@@ -85,6 +94,8 @@ class _Gathered:
             priority_classes=_sorted(self.priority_classes),
             namespaces=_sorted(self.namespaces),
             resource_slices=_sorted(self.resource_slices),
+            claims=_sorted(self.claims),
+            volumes=_sorted(self.volumes),
             kinds=tuple(sorted(self.kinds)),
             taken_at=self.taken_at,
             warnings=tuple(self.warnings),

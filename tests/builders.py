@@ -11,15 +11,27 @@ from typing import Any, TypeVar
 from islander.cluster import names
 from islander.cluster.devices import ResourceSlice
 from islander.cluster.node import GpuReport, Node, ReportedGpu, Taint
-from islander.cluster.pod import Container, ContainerKind, Owner, Pod, PodSpec, Toleration
+from islander.cluster.pod import Container, ContainerKind, NodeTerm, Owner, Pod, PodSpec, Requirement, Toleration
 from islander.cluster.resources import Resources
 from islander.cluster.snapshot import ClusterSnapshot
+from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
 
 GIB = 2**30
 H100 = "NVIDIA-H100-80GB-HBM3"
 
 Labels = Mapping[str, str]
+ClusterObject = (
+    Node
+    | Pod
+    | Workload
+    | DisruptionBudget
+    | PriorityClass
+    | Namespace
+    | ResourceSlice
+    | PersistentVolumeClaim
+    | PersistentVolume
+)
 T = TypeVar("T")
 
 
@@ -250,6 +262,33 @@ def a_resource_slice(
     return ResourceSlice(name or f"{node}-{driver}", driver, node, devices)
 
 
+def a_budget(
+    name: str = "b1",
+    *,
+    namespace: str = "default",
+    labels: Labels | None = None,
+    allowed: int = 1,
+    **fields: Any,
+) -> DisruptionBudget:
+    """A budget over the pods with `labels` (every pod of the namespace when not given)."""
+    selector = tuple(Requirement(key, "In", (value,)) for key, value in sorted((labels or {}).items()))
+    return DisruptionBudget(namespace, name, selector, disruptions_allowed=allowed, **fields)
+
+
+def a_claim(
+    name: str = "data", *, volume: str = "", namespace: str = "default", mode: str = "ReadWriteOnce"
+) -> PersistentVolumeClaim:
+    """A claim bound to `volume`, or one that waits for its first pod."""
+    return PersistentVolumeClaim(namespace, name, volume, (mode,))
+
+
+def a_volume(name: str = "pv1", *, local: bool = False, **labels: str) -> PersistentVolume:
+    """A volume reached from the nodes with these labels, `zone` and `hostname` standing for the well-known keys."""
+    keys = {"zone": names.ZONE, "hostname": names.HOSTNAME}
+    term = NodeTerm(tuple(Requirement(keys.get(key, key), "In", (value,)) for key, value in sorted(labels.items())))
+    return PersistentVolume(name, (term,) if labels else None, local)
+
+
 def owned_by(workload: Workload) -> Owner:
     """The owner reference of a pod (or workload) that `workload` controls."""
     api_versions = {"Job": "batch/v1", "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1"}
@@ -257,7 +296,7 @@ def owned_by(workload: Workload) -> Owner:
 
 
 def a_snapshot(
-    *objects: Node | Pod | Workload | DisruptionBudget | PriorityClass | Namespace | ResourceSlice,
+    *objects: ClusterObject,
     kinds: Sequence[str] | None = None,
     taken_at: str = "2026-01-01T00:00:00Z",
     warnings: Sequence[str] = (),
@@ -278,6 +317,8 @@ def a_snapshot(
         priority_classes=tuple(sorted(of(PriorityClass), key=lambda c: c.name)),
         namespaces=tuple(sorted(of(Namespace), key=lambda n: n.name)),
         resource_slices=tuple(sorted(of(ResourceSlice), key=lambda s: s.name)),
+        claims=tuple(sorted(of(PersistentVolumeClaim), key=lambda c: (c.namespace, c.name))),
+        volumes=tuple(sorted(of(PersistentVolume), key=lambda v: v.name)),
         kinds=tuple(sorted(seen if kinds is None else kinds)),
         taken_at=taken_at,
         warnings=tuple(warnings),

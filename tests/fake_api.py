@@ -33,6 +33,8 @@ PATHS = {
     "Job": "/apis/batch/v1/jobs",
     "LeaderWorkerSet": "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",
     "ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices",
+    "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
+    "PersistentVolume": "/api/v1/persistentvolumes",
 }
 KINDS = {path: kind for kind, path in PATHS.items()}
 

@@ -41,9 +41,47 @@ ZONE = "topology.kubernetes.io/zone"
 MIRROR_POD = "kubernetes.io/config.mirror"
 KARPENTER_DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+REQUEST_EVICT_ONLY = "descheduler.alpha.kubernetes.io/request-evict-only"
+EVICTION_IN_PROGRESS = "descheduler.alpha.kubernetes.io/eviction-in-progress"
+KOORDINATOR_EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
+
+# Pods that live and die together.
+LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
+LWS_GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
+KUEUE_POD_GROUP = "kueue.x-k8s.io/pod-group-name"
+POD_GROUP = "scheduling.x-k8s.io/pod-group"
+VOLCANO_POD_GROUP = "scheduling.k8s.io/group-name"
+
+# Kueue (apis/kueue/v1beta2, pkg/controller/constants).
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+KUEUE_MANAGED = "kueue.x-k8s.io/managed"
+KUEUE_TAS = "kueue.x-k8s.io/tas"
+KUEUE_TOPOLOGY_ANNOTATIONS = frozenset(
+    f"kueue.x-k8s.io/podset-{kind}"
+    for kind in (
+        "required-topology",
+        "preferred-topology",
+        "unconstrained-topology",
+        "slice-required-topology",
+        "topology-spreading",
+    )
+)
 
 # The annotations that are kept of an object; all others are dropped when it is parsed.
-KEPT_POD_ANNOTATIONS = frozenset(
-    {TOPOLOGY, TENSOR_PARALLEL_SIZE, MOVABLE, RELOAD_SECONDS, MIRROR_POD, KARPENTER_DO_NOT_DISRUPT, SAFE_TO_EVICT}
-)
-KEPT_NODE_ANNOTATIONS = frozenset({HARDWARE, GPUS})
+KEPT_POD_ANNOTATIONS = KUEUE_TOPOLOGY_ANNOTATIONS | {
+    TOPOLOGY,
+    TENSOR_PARALLEL_SIZE,
+    MOVABLE,
+    RELOAD_SECONDS,
+    MIRROR_POD,
+    KARPENTER_DO_NOT_DISRUPT,
+    SAFE_TO_EVICT,
+    PREFER_NO_EVICTION,
+    REQUEST_EVICT_ONLY,
+    EVICTION_IN_PROGRESS,
+    KOORDINATOR_EVICTION_COST,
+    VOLCANO_POD_GROUP,
+}
+KEPT_NODE_ANNOTATIONS = frozenset({HARDWARE, GPUS, KARPENTER_DO_NOT_DISRUPT, SCALE_DOWN_DISABLED})

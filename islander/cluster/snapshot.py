@@ -11,6 +11,7 @@ from islander.cluster.devices import ResourceSlice
 from islander.cluster.node import Node
 from islander.cluster.owners import Owners
 from islander.cluster.pod import Pod
+from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
 
 
@@ -34,6 +35,8 @@ class ClusterSnapshot(Struct, frozen=True, dict=True, rename="camel", omit_defau
     priority_classes: tuple[PriorityClass, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     resource_slices: tuple[ResourceSlice, ...] = ()
+    claims: tuple[PersistentVolumeClaim, ...] = ()
+    volumes: tuple[PersistentVolume, ...] = ()
     kinds: tuple[str, ...] = ()
     taken_at: str = ""
     warnings: tuple[str, ...] = ()

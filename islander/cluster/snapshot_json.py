@@ -19,6 +19,7 @@ from islander.cluster.names import API_VERSION, DOMAIN
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod, PodSpec
 from islander.cluster.snapshot import ClusterSnapshot
+from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
 
 KIND = "ClusterSnapshot"
@@ -65,6 +66,8 @@ class SnapshotDocument(Struct, rename="camel", omit_defaults=True):
     priority_classes: tuple[PriorityClass, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     resource_slices: tuple[ResourceSlice, ...] = ()
+    claims: tuple[PersistentVolumeClaim, ...] = ()
+    volumes: tuple[PersistentVolume, ...] = ()
 
 
 _PLAIN_POD_FIELDS = tuple(field.name for field in _POD_FIELDS if field.name != "spec")
@@ -75,6 +78,8 @@ _SHARED = (
     "priority_classes",
     "namespaces",
     "resource_slices",
+    "claims",
+    "volumes",
     "kinds",
     "warnings",
     "taken_at",

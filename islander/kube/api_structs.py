@@ -343,3 +343,38 @@ class ResourceSlice(ApiStruct):
 
     metadata: Metadata | None = None
     spec: ResourceSliceSpec | None = None
+
+
+class ClaimSpec(ApiStruct):
+    """`spec` of a PersistentVolumeClaim."""
+
+    volume_name: str | None = None
+    access_modes: list[str] | None = None
+
+
+class PersistentVolumeClaim(ApiStruct):
+    """v1 PersistentVolumeClaim."""
+
+    metadata: Metadata | None = None
+    spec: ClaimSpec | None = None
+
+
+class VolumeNodeAffinity(ApiStruct):
+    """`spec.nodeAffinity` of a PersistentVolume."""
+
+    required: NodeSelector | None = None
+
+
+class VolumeSpec(ApiStruct):
+    """`spec` of a PersistentVolume; of its source only whether it is a disk of one node."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+    local: ApiStruct | None = None
+    host_path: ApiStruct | None = None
+
+
+class PersistentVolume(ApiStruct):
+    """v1 PersistentVolume."""
+
+    metadata: Metadata | None = None
+    spec: VolumeSpec | None = None

@@ -9,9 +9,10 @@ from islander.cluster.devices import ResourceSlice
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
+from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
 from islander.kube.errors import ApiError
-from islander.kube.kinds import WATCHED_KINDS, WatchedKind
+from islander.kube.kinds import LISTED_KINDS, WatchedKind
 from islander.kube.parse import ClusterObject
 from islander.kube.reading import read_list
 from islander.kube.state import KindState, apply_list, problems
@@ -22,7 +23,7 @@ T = TypeVar("T", bound=ClusterObject)
 
 
 def read_cluster(
-    transport: Transport, *, taken_at: str, kinds: Sequence[WatchedKind] = WATCHED_KINDS
+    transport: Transport, *, taken_at: str, kinds: Sequence[WatchedKind] = LISTED_KINDS
 ) -> ClusterSnapshot:
     """List every kind once and return the snapshot; nothing is retried.
 
@@ -63,6 +64,8 @@ def snapshot_of(
         priority_classes=_only(PriorityClass, objects.get("PriorityClass", ())),
         namespaces=_only(Namespace, objects.get("Namespace", ())),
         resource_slices=_only(ResourceSlice, objects.get("ResourceSlice", ())),
+        claims=_only(PersistentVolumeClaim, objects.get("PersistentVolumeClaim", ())),
+        volumes=_only(PersistentVolume, objects.get("PersistentVolume", ())),
         kinds=tuple(sorted(kinds)),
         taken_at=taken_at,
         warnings=tuple(warnings),
@@ -75,7 +78,9 @@ def sorted_objects(objects: Iterable[ClusterObject]) -> tuple[ClusterObject, ...
 
 
 def _order(obj: ClusterObject) -> tuple[str, str]:
-    return ("" if isinstance(obj, Node | PriorityClass | Namespace | ResourceSlice) else obj.namespace), obj.name
+    if isinstance(obj, Node | PriorityClass | Namespace | ResourceSlice | PersistentVolume):
+        return "", obj.name
+    return obj.namespace, obj.name
 
 
 def _only(kind: type[T], objects: Sequence[ClusterObject]) -> tuple[T, ...]:

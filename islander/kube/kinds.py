@@ -77,6 +77,14 @@ WATCHED_KINDS = (
     WatchedKind("ResourceSlice", "/apis/resource.k8s.io/v1/resourceslices"),
 )
 
+# Who looks once, to plan moves, also asks where volumes can be reached; decisions about one pod at a time leave that to
+# kube-scheduler, and nothing watches these kinds.
+LISTED_KINDS = (
+    *WATCHED_KINDS,
+    WatchedKind("PersistentVolumeClaim", "/api/v1/persistentvolumeclaims"),
+    WatchedKind("PersistentVolume", "/api/v1/persistentvolumes"),
+)
+
 
 def see(kind: WatchedKind, raw: msgspec.Raw, state: KindState) -> Seen:
     """Return the object as parsed, or why it cannot be used; what is known in this version is not parsed again."""

@@ -16,10 +16,12 @@ from islander.cluster.node import GpuReport, Node, Taint
 from islander.cluster.pod import Owner, Pod
 from islander.cluster.quantity import MalformedQuantity, parse_quantity, whole_number
 from islander.cluster.resources import Resources
+from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
 from islander.kube import api_structs as api
 from islander.kube.pod_spec import (
     MalformedField,
+    parse_node_terms,
     parse_pod_spec,
     parse_resources,
     parse_selector,
@@ -27,7 +29,17 @@ from islander.kube.pod_spec import (
 )
 
 Raw = bytes | msgspec.Raw
-ClusterObject = Node | Pod | Workload | DisruptionBudget | PriorityClass | Namespace | ResourceSlice
+ClusterObject = (
+    Node
+    | Pod
+    | Workload
+    | DisruptionBudget
+    | PriorityClass
+    | Namespace
+    | ResourceSlice
+    | PersistentVolumeClaim
+    | PersistentVolume
+)
 Wire = TypeVar("Wire")
 Parsed = TypeVar("Parsed", bound=ClusterObject)
 
@@ -60,6 +72,8 @@ GROUPS: Mapping[str, str] = {
     "PodDisruptionBudget": "policy",
     "PriorityClass": "scheduling.k8s.io",
     "ResourceSlice": "resource.k8s.io",
+    "PersistentVolumeClaim": "",
+    "PersistentVolume": "",
 }
 
 _TYPE_META = msgspec.json.Decoder(api.TypeMeta)
@@ -70,6 +84,8 @@ _BUDGET = msgspec.json.Decoder(api.PodDisruptionBudget)
 _PRIORITY_CLASS = msgspec.json.Decoder(api.PriorityClass)
 _NAMESPACE = msgspec.json.Decoder(api.Namespace)
 _RESOURCE_SLICE = msgspec.json.Decoder(api.ResourceSlice)
+_CLAIM = msgspec.json.Decoder(api.PersistentVolumeClaim)
+_VOLUME = msgspec.json.Decoder(api.PersistentVolume)
 
 
 def kind_of(raw: Raw) -> tuple[str, str]:
@@ -140,6 +156,16 @@ def parse_resource_slice(raw: Raw) -> ResourceSlice:
     return _converted(_RESOURCE_SLICE, raw, "ResourceSlice", _resource_slice)
 
 
+def parse_claim(raw: Raw) -> PersistentVolumeClaim:
+    """Return the value of a PersistentVolumeClaim."""
+    return _converted(_CLAIM, raw, "PersistentVolumeClaim", _claim)
+
+
+def parse_volume(raw: Raw) -> PersistentVolume:
+    """Return the value of a PersistentVolume."""
+    return _converted(_VOLUME, raw, "PersistentVolume", _volume)
+
+
 _PARSERS: Mapping[str, Callable[[Raw], ClusterObject]] = {
     "Node": parse_node,
     "Pod": parse_pod,
@@ -147,6 +173,8 @@ _PARSERS: Mapping[str, Callable[[Raw], ClusterObject]] = {
     "PodDisruptionBudget": parse_budget,
     "PriorityClass": parse_priority_class,
     "ResourceSlice": parse_resource_slice,
+    "PersistentVolumeClaim": parse_claim,
+    "PersistentVolume": parse_volume,
 }
 
 
@@ -368,4 +396,26 @@ def _resource_slice(wire: api.ResourceSlice) -> ResourceSlice:
         driver=sys.intern(spec.driver or ""),
         node=sys.intern(spec.node_name or ""),
         devices=len(spec.devices or ()),
+    )
+
+
+def _claim(wire: api.PersistentVolumeClaim) -> PersistentVolumeClaim:
+    metadata, name = _metadata(wire.metadata)
+    spec = wire.spec or api.ClaimSpec()
+    return PersistentVolumeClaim(
+        namespace=sys.intern(metadata.namespace or "default"),
+        name=name,
+        volume=spec.volume_name or "",
+        access_modes=one_object(tuple(sorted(spec.access_modes or ()))),
+    )
+
+
+def _volume(wire: api.PersistentVolume) -> PersistentVolume:
+    _, name = _metadata(wire.metadata)
+    spec = wire.spec or api.VolumeSpec()
+    affinity = spec.node_affinity or api.VolumeNodeAffinity()
+    return PersistentVolume(
+        name,
+        node_terms=one_object(parse_node_terms(affinity.required, "spec.nodeAffinity")),
+        local=spec.local is not None or spec.host_path is not None,
     )

@@ -246,9 +246,13 @@ def _requirements(expressions: Iterable[api.Expression] | None, field: str) -> t
 
 def _node_terms(affinity: api.NodeAffinity | None) -> tuple[NodeTerm, ...] | None:
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return parse_node_terms(required, "spec.affinity.nodeAffinity")
+
+
+def parse_node_terms(required: api.NodeSelector | None, field: str) -> tuple[NodeTerm, ...] | None:
+    """Return the terms of a node selector, of which one must hold; None when it is not given."""
     if required is None:
         return None
-    field = "spec.affinity.nodeAffinity"
     return tuple(
         NodeTerm(_requirements(term.match_expressions, field), _requirements(term.match_fields, field))
         for term in required.node_selector_terms or ()

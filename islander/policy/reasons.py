@@ -246,7 +246,7 @@ IMMOVABLE_REASONS: dict[MoveCode, ReasonText] = {
     MoveCode.DO_NOT_DISRUPT: ReasonText(
         "pod or its node asks not to be disturbed",
         'An annotation says so: `islander.dev/movable: "false"`, `karpenter.sh/do-not-disrupt`, '
-        '`cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, the descheduler\'s `prefer-no-eviction`, and others.',
+        '`cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, the descheduler\'s `prefer-no-eviction`.',
         "Remove the annotation when the pod may move.",
     ),
     MoveCode.PRIORITY_HIGHER: ReasonText(

@@ -8,7 +8,7 @@ import pytest
 from islander.kube.client import KubeClient
 from islander.kube.errors import ApiBusy, ApiForbidden
 from islander.kube.gather import read_cluster
-from islander.kube.kinds import WATCHED_KINDS
+from islander.kube.kinds import LISTED_KINDS
 from tests.builders import node_object, pod_object
 from tests.fake_api import PATHS, FakeApi
 
@@ -41,9 +41,9 @@ def test_a_cluster_is_read_once_and_sorted(api: FakeApi, client: KubeClient) -> 
     assert [b.name for b in snapshot.budgets] == ["b"]
     assert [(c.name, c.value) for c in snapshot.priority_classes] == [("high", 1000)]
     assert [n.labels for n in snapshot.namespaces] == [(("team", "x"),)]
-    assert snapshot.kinds == tuple(sorted(kind.kind for kind in WATCHED_KINDS))
+    assert snapshot.kinds == tuple(sorted(kind.kind for kind in LISTED_KINDS))
     assert snapshot.taken_at == TAKEN
-    assert len(api.requests) == len(WATCHED_KINDS)
+    assert len(api.requests) == len(LISTED_KINDS)
 
 
 def test_a_kind_that_may_not_be_seen_is_not_among_the_kinds(api: FakeApi, client: KubeClient) -> None:
