@@ -33,12 +33,15 @@ class Demand:
         The pod as the policy sees it; where its volumes can be reached is part of its node terms.
     priority
         Higher ones are admitted first.
+    group
+        Key that the demands share which are admitted all or none; None for a replica that stands alone.
     """
 
     key: str
     pod: Pod
     need: PodNeed
     priority: int
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

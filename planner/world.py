@@ -77,19 +77,24 @@ class World:
             found = self._states[memo] = gpu_state(self.nodes[node], there, resource)
         return found
 
+    def emptied(self, node: str, resource: str) -> GpuState:
+        """Return the GPUs of a node as if no pod ran there."""
+        return gpu_state(self.nodes[node], (), resource)
+
     def assessment(self, need: PodNeed, node: str) -> Assessment:
         """Return what the GPUs of a node are to a need."""
         return assess(self.state(node, need.resource), need, DEFAULT_MIX)
 
     def refusal(self, pod: Pod, need: PodNeed, node: str) -> Unfit | None:
         """Return why the pod may not start on the node now; None when it may."""
-        blocked = unfit(pod, self.nodes[node], self._neighbours(), self.pods_at(node))
+        blocked = unfit(pod, self.nodes[node], self.neighbours(), self.pods_at(node))
         if blocked is not None or not need.gpus:
             return blocked
         found = self.assessment(need, node)
         return None if found.accepted or found.code is None else Unfit(found.code)
 
-    def _neighbours(self) -> Neighbourhood:
+    def neighbours(self) -> Neighbourhood:
+        """Return the pods around, as rules between pods see them."""
         if self._snapshot_neighbours is not None and (not self.has_rules or not self.moved):
             return self._snapshot_neighbours
         base = self._snapshot_neighbours
