@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
 
 from islander.cluster.names import API_VERSION
+from islander.cluster.snapshot import ClusterSnapshot
+from islander.cluster.snapshot_json import encode_snapshot
+from islander.policy.settings import PolicySettings
 
 
 class SnapshotFacts(Struct, frozen=True, rename="camel"):
@@ -18,6 +22,17 @@ class SnapshotFacts(Struct, frozen=True, rename="camel"):
     taken_at: str
     nodes: int
     gpus: int
+
+    @classmethod
+    def of(cls, snapshot: ClusterSnapshot, settings: PolicySettings) -> SnapshotFacts:
+        """Return the facts of a snapshot; when it was taken and what it warns of are no part of the hash."""
+        content = structs.replace(snapshot, taken_at="", warnings=())
+        return cls(
+            hash=hashlib.sha256(encode_snapshot(content)).hexdigest(),
+            taken_at=snapshot.taken_at,
+            nodes=len(snapshot.nodes),
+            gpus=sum(node.capacity.count(name) for node in snapshot.nodes for name in settings.gpu_resources),
+        )
 
 
 class Phase(Struct, frozen=True, rename="camel"):
@@ -109,11 +124,28 @@ class Outlook(Struct, frozen=True, rename="camel"):
 
 
 class Cost(Struct, frozen=True, rename="camel"):
-    """What the plan costs: moves, replicas that stop serving for a while, and GPU-minutes until they serve again."""
+    """What the plan costs.
+
+    Attributes
+    ----------
+    replicas_interrupted
+        Times that a pod stops serving for a while; a replica that moves by surge is not interrupted.
+    gpu_minutes
+        Sum over the steps of GPUs and the minutes until the replacement serves again.
+    """
 
     steps: int
     replicas_interrupted: int
     gpu_minutes: float
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> Cost:
+        """Return the cost of steps."""
+        return cls(
+            steps=len(steps),
+            replicas_interrupted=sum(step.method == "evict" for step in steps),
+            gpu_minutes=round(sum(step.gpus * step.reload_seconds for step in steps) / 60, 1),
+        )
 
 
 class MovePlan(Struct, frozen=True, rename="camel"):
@@ -124,7 +156,9 @@ class MovePlan(Struct, frozen=True, rename="camel"):
     id
         Hash of the content without `id`, `created_at` and `expires_at`: the same cluster and goal give the same id.
     goal
-        What was asked for, in words that `plan moves` understands.
+        What was asked for, in words.
+    options
+        Flags of `plan moves` that bear on what the plan may do; `check` judges by them.
     outcome
         plan, nothing-to-do, infeasible, or no-answer-in-time.
     """
@@ -144,6 +178,7 @@ class MovePlan(Struct, frozen=True, rename="camel"):
     after: Outlook
     cost: Cost
     warnings: list[str]
+    options: list[str] = []
     api_version: str = API_VERSION
     kind: str = "MovePlan"
 

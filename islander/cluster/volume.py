@@ -14,12 +14,15 @@ class PersistentVolumeClaim(Struct, frozen=True, rename="camel", omit_defaults=T
     ----------
     volume
         Name of the bound volume; empty while the claim waits, for its first pod or for a volume.
+    ephemeral
+        True when the claim belongs to a pod and ends with it; the pod's replacement gets a volume of its own.
     """
 
     namespace: str
     name: str
     volume: str = ""
     access_modes: tuple[str, ...] = ()
+    ephemeral: bool = False
 
     @property
     def one_node(self) -> bool:

@@ -402,11 +402,13 @@ def _resource_slice(wire: api.ResourceSlice) -> ResourceSlice:
 def _claim(wire: api.PersistentVolumeClaim) -> PersistentVolumeClaim:
     metadata, name = _metadata(wire.metadata)
     spec = wire.spec or api.ClaimSpec()
+    owner = _owner(metadata)
     return PersistentVolumeClaim(
         namespace=sys.intern(metadata.namespace or "default"),
         name=name,
         volume=spec.volume_name or "",
         access_modes=one_object(tuple(sorted(spec.access_modes or ()))),
+        ephemeral=owner is not None and owner.kind == "Pod",
     )
 
 
