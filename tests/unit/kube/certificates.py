@@ -33,15 +33,15 @@ class Certificates:
         return context
 
 
-def make_certificates(folder: Path) -> Certificates:
-    """Write an authority, a certificate for 127.0.0.1 and one for a client into `folder`."""
+def make_certificates(folder: Path, server_name: str = "") -> Certificates:
+    """Write an authority, a certificate for 127.0.0.1 (or only for a DNS name) and one for a client into `folder`."""
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority_name = _name("test authority")
     authority = _sign(authority_name, authority_key, authority_name, authority_key, is_authority=True)
     (folder / "ca.crt").write_bytes(authority.public_bytes(serialization.Encoding.PEM))
     for who in ("server", "client"):
         key = ec.generate_private_key(ec.SECP256R1())
-        certificate = _sign(_name(who), key, authority_name, authority_key, is_authority=False)
+        certificate = _sign(_name(who), key, authority_name, authority_key, is_authority=False, server_name=server_name)
         (folder / f"{who}.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         (folder / f"{who}.key").write_bytes(
             key.private_bytes(
@@ -66,8 +66,11 @@ def _sign(
     issuer_key: ec.EllipticCurvePrivateKey,
     *,
     is_authority: bool,
+    server_name: str = "",
 ) -> x509.Certificate:
     now = datetime.datetime.now(datetime.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    called = x509.DNSName(server_name) if server_name else address
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -82,6 +85,6 @@ def _sign(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
             critical=False,
         )
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([called]), critical=False)
         .sign(issuer_key, hashes.SHA256())
     )
