@@ -73,6 +73,7 @@ class FakeKubelet:
         self._machines: dict[str, _Machine] = {}
         self._node_of: dict[str, str] = {}
         self._reported: set[str] = set()
+        self._silent: set[str] = set()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._stream: urllib3.BaseHTTPResponse | None = None
@@ -120,6 +121,15 @@ class FakeKubelet:
         with self._lock:
             return {name: (machine.hardware, machine.free) for name, machine in self._machines.items()}
 
+    def silence(self, node: str) -> None:
+        """Let a node pick, but not report, from now on."""
+        self._silent.add(node)
+
+    def report(self, node: str) -> None:
+        """Let a node report now and from now on."""
+        self._silent.discard(node)
+        self._report(node)
+
     # Following the API ------------------------------------------------------------------------------------------
 
     def _follow(self) -> None:
@@ -127,7 +137,9 @@ class FakeKubelet:
             while not self._stop.is_set():
                 self._list_and_watch()
         except Exception as problem:  # Told when the block ends; a thread has nobody to raise to.
-            self._problem = problem
+            # A stream that is shut down may end in bytes that were never meant to be read.
+            if not self._stop.is_set():
+                self._problem = problem
 
     def _list_and_watch(self) -> None:
         listing = self._api.get(paths.ALL_PODS)
@@ -206,8 +218,10 @@ class FakeKubelet:
         return machine
 
     def _report(self, name: str) -> None:
-        if not self._reports:
-            return
+        if self._reports and name not in self._silent:
+            self._write_report(name)
+
+    def _write_report(self, name: str) -> None:
         with self._lock:
             machine = self._machines[name]
             owners = {gpu: key for key, held in machine.held.items() for gpu in gpus_of(held)}
