@@ -20,7 +20,7 @@ from extender.bind import ApiBinder, Bindings
 from extender.cache import ClusterCache
 from extender.config import ConfigError, ExtenderConfig, load_config, parse_config
 from extender.decide import Decider
-from extender.demand import ObservedDemand, mix_source
+from extender.demand import ObservedDemand
 from extender.gauges import ClusterGauges
 from extender.holds import SoftHolds
 from extender.logs import set_up_logging
@@ -33,11 +33,13 @@ from extender.web import Services, create_app
 from islander.kube.client import connect
 from islander.kube.errors import ApiError
 from islander.kube.store import ClusterStore
+from islander.policy.settings import DemandMix
 
 log = logging.getLogger(__name__)
 
 # Clients learn from an answer that they should connect anew, to a replica that stays; this is the time they get.
 _FAREWELL_S = 1.0
+_RENEWAL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Program:
     server: ExtenderServer
     services: Services
     cache: ClusterCache
+    demand: ObservedDemand
     store: ClusterStore | None
 
 
@@ -85,7 +88,6 @@ def assemble(config: ExtenderConfig) -> Program:
     settings = config.policy_settings()
     holds = SoftHolds(config.soft_hold)
     demand = ObservedDemand(settings)
-    mix = mix_source(settings, demand)
     source: ClusterSource
     store, bindings, news = None, None, None
     if config.snapshot_file is not None:
@@ -107,17 +109,17 @@ def assemble(config: ExtenderConfig) -> Program:
         store.add_listener(news.on_change)
         source = LiveCluster(store, time.monotonic, _rfc3339)
         if config.bind:
-            bindings = Bindings(cache, ApiBinder(client), settings, mix, time.monotonic)
+            bindings = Bindings(cache, ApiBinder(client), settings, demand.mix, time.monotonic)
     services = Services(
-        decider=Decider(cache, holds, settings, mix, time.monotonic, news),
+        decider=Decider(cache, holds, settings, demand.mix, time.monotonic, news),
         source=source,
-        metrics=Metrics(ClusterGauges(cache, source, settings, mix), lambda: len(holds)),
+        metrics=Metrics(ClusterGauges(cache, source, settings, demand.mix), lambda: len(holds)),
         settings=settings,
-        mix=mix,
+        mix=demand.mix,
         bindings=bindings,
     )
     app = create_app(services, max_body_bytes=config.listen.max_body_bytes)
-    return Program(ExtenderServer(app, config.listen, config.tls), services, cache, store)
+    return Program(ExtenderServer(app, config.listen, config.tls), services, cache, demand, store)
 
 
 def run(program: Program) -> None:
@@ -128,7 +130,7 @@ def run(program: Program) -> None:
         signal.signal(number, lambda *_: stop.set())
     if store is not None:
         store.start()
-    threading.Thread(target=_settle_in, args=(program, stop), name="settle-in", daemon=True).start()
+    threading.Thread(target=_keep_ahead, args=(program, stop), name="keep-ahead", daemon=True).start()
     serving = threading.Thread(target=server.serve, name="serve")
     serving.start()
     host, port = server.bind_addr
@@ -148,18 +150,26 @@ def run(program: Program) -> None:
     log.info("stopped")
 
 
-def _settle_in(program: Program, stop: threading.Event) -> None:
-    """Compute all states as soon as the first lists are there, before the first request has to."""
+def _keep_ahead(program: Program, stop: threading.Event) -> None:
+    """Do ahead of requests what they would have to wait for: all states, the usual judgements, the mix of demand."""
     if program.store is not None:
         while not program.store.wait_ready(timeout_s=1.0):
             if stop.is_set():
                 return
         program.cache.catch_up()
+    program.demand.renew(program.cache.prepare)
     # What is there now stays; without this each full collection would walk through the whole cluster for tenths of a
     # second, and a request in that moment would wait.
     gc.collect()
     gc.freeze()
     log.info("ready")
+    while not stop.wait(_RENEWAL_S):
+        if program.demand.renew(program.cache.prepare):
+            log.info("demand mix renewed", extra={"mix": _mix_text(program.demand.mix())})
+
+
+def _mix_text(mix: DemandMix) -> str:
+    return " ".join(f"{shape.gpus}{'i' if shape.island else ''}:{weight:g}" for shape, weight in mix.weights)
 
 
 def _config(options: argparse.Namespace) -> ExtenderConfig:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from extender.states import Index, Places, ResourceStates, Sight
+from extender.states import MOST_NEEDS, Index, Places, ResourceStates, Sight
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
+from islander.policy.need import PodNeed
 from islander.policy.occupancy import GpuState, gpu_state
+from islander.policy.settings import DemandMix
 
 _FINISHED = ("Succeeded", "Failed")
 _MEMO = 4096
@@ -80,6 +82,8 @@ class ClusterCache:
                 self._refresh()
             finally:
                 self._refreshing.release()
+            for states in list(self._index.resources.values()):
+                states.judge_new_states()
 
     def load(self, snapshot: ClusterSnapshot) -> None:
         """Take in a whole snapshot."""
@@ -94,6 +98,11 @@ class ClusterCache:
         with self._refreshing:
             self._refresh()
         self._eager = True
+
+    def prepare(self, needs: Sequence[PodNeed], mix: DemandMix) -> None:
+        """Judge all nodes for the first of the needs, as many as are kept, before somebody asks."""
+        for need in needs[:MOST_NEEDS]:
+            self.sight(need.resource, ()).resource.judge_all(need, mix)
 
     def assume(self, pod: Pod, node: str, now: float) -> None:
         """Count a pod on a node as though it had been seen there; `now` in seconds."""

@@ -1,9 +1,10 @@
-"""The demand mix as it is observed, republished only when it has really changed: every new mix means judging anew."""
+"""The demand mix as it is observed, renewed only when it has really changed: every new mix means judging anew."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from islander.cluster.pod import Pod
 from islander.policy.demand import observed_mix
@@ -14,15 +15,18 @@ from islander.policy.settings import DEFAULT_MIX, DemandMix, PolicySettings
 _LEAST_CHANGES = 20
 _SHARE = 0.1
 
+# Makes the judgements of some needs, the most frequent first, under a mix that is about to be in force.
+Prepare = Callable[[Sequence[PodNeed], DemandMix], None]
+
 
 class ObservedDemand:
-    """The mix of the GPU pods that run or wait, by events; thread-safe."""
+    """The needs of the GPU pods that run or wait, by events, and the mix that they make; thread-safe."""
 
     def __init__(self, settings: PolicySettings) -> None:
         self._settings = settings
         self._needs: dict[str, PodNeed] = {}
         self._changes = 0
-        self._mix = DEFAULT_MIX
+        self._mix = settings.mix or DEFAULT_MIX
         self._lock = threading.Lock()
 
     def on_change(self, kind: str, key: str, old: object, new: object) -> None:
@@ -40,16 +44,20 @@ class ObservedDemand:
             self._changes += before != self._needs.get(key)
 
     def mix(self) -> DemandMix:
-        """Return the mix in force."""
-        if self._changes < max(_LEAST_CHANGES, _SHARE * len(self._needs)):
-            return self._mix
+        """Return the mix in force: the one of the settings, else the one observed when it was last renewed."""
+        return self._mix
+
+    def renew(self, prepare: Prepare) -> bool:
+        """Put the mix of this moment in force if enough has changed, and return whether it has.
+
+        The judgements are made before, so that no request has to wait for them.
+        """
         with self._lock:
+            if self._changes < max(_LEAST_CHANGES, _SHARE * len(self._needs)):
+                return False
             self._changes = 0
-            self._mix = observed_mix(self._needs.values())
-            return self._mix
-
-
-def mix_source(settings: PolicySettings, observed: ObservedDemand) -> Callable[[], DemandMix]:
-    """Return where the mix comes from: the settings, or what is observed when they leave it open."""
-    fixed = settings.mix
-    return observed.mix if fixed is None else lambda: fixed
+            needs = Counter(self._needs.values())
+            mix = self._settings.mix or observed_mix(self._needs.values())
+        prepare([need for need, _ in needs.most_common()], mix)
+        self._mix = mix
+        return True

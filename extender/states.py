@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 UNKNOWN = -1
 SCORES = MAX_SCORE + 1
 # Judgements are kept for so many needs at a time; a cluster has a handful of shapes.
-_TABLES = 64
+MOST_NEEDS = 64
 # So many slots and states may be left over before everything is numbered anew.
 SPARE = 4096
 
@@ -88,6 +88,7 @@ class ResourceStates:
         self._ids: dict[GpuState, int] = {}
         self._tables: OrderedDict[tuple[PodNeed, DemandMix], NeedTable] = OrderedDict()
         self._lock = threading.Lock()
+        self._judged = 0
 
     def id_of(self, state: GpuState) -> int:
         """Return the id of a state, a new one when it has not been seen."""
@@ -123,11 +124,26 @@ class ResourceStates:
             table = self._tables.get((need, mix))
             if table is None:
                 table = self._tables[need, mix] = NeedTable(need, mix, self.states)
-                if len(self._tables) > _TABLES:
+                if len(self._tables) > MOST_NEEDS:
                     self._tables.popitem(last=False)
             else:
                 self._tables.move_to_end((need, mix))
             return table
+
+    def judge_new_states(self) -> None:
+        """Judge what has come up since the last call, for every need that is asked for: off the way of requests."""
+        new = np.arange(self._judged, len(self.states))
+        if len(new):
+            self._judged += len(new)
+            with self._lock:
+                tables = list(self._tables.values())
+            for table in tables:
+                table.warm(new)
+
+    def judge_all(self, need: PodNeed, mix: DemandMix) -> None:
+        """Judge the states that nodes are in now, for a need that will be asked for."""
+        present = np.unique(self._of_slot)
+        self.table(need, mix).warm(present[present != UNKNOWN])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from werkzeug.test import TestResponse
 from extender.bind import Bindings
 from extender.cache import ClusterCache
 from extender.decide import Decider
-from extender.demand import ObservedDemand, mix_source
+from extender.demand import ObservedDemand
 from extender.gauges import ClusterGauges
 from extender.holds import SoftHolds
 from extender.metrics import Metrics
@@ -90,7 +90,7 @@ class InMemoryExtender:
         self.holds = SoftHolds(soft_hold_s)
         self.cache = cache or ClusterCache(self.settings.gpu_resources, self.holds.settle)
         self.cache.load(self.source.content)
-        mix = mix_source(self.settings, ObservedDemand(self.settings))
+        mix = ObservedDemand(self.settings).mix
         self.metrics = Metrics(ClusterGauges(self.cache, self.source, self.settings, mix), lambda: len(self.holds))
         self.services = Services(
             decider=Decider(self.cache, self.holds, self.settings, mix, self.clock),

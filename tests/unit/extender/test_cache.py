@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender import states
+from extender import judgement, states
 from extender.cache import ClusterCache
 from extender.states import UNKNOWN
 from islander.cluster.node import Node
@@ -100,9 +100,9 @@ def test_judgements_are_kept_for_the_shapes_that_are_asked_for() -> None:
     first = need_of(a_pod(gpus=1), settings)
     table = resource.table(first, DEFAULT_MIX)
     assert resource.table(need_of(a_pod("other", gpus=1), settings), DEFAULT_MIX) is table
-    for gpus in range(2, 2 + states._TABLES):
+    for gpus in range(2, 2 + states.MOST_NEEDS):
         resource.table(need_of(a_pod(gpus=gpus), settings), DEFAULT_MIX)
-    assert len(resource._tables) == states._TABLES
+    assert len(resource._tables) == states.MOST_NEEDS
     assert resource.table(first, DEFAULT_MIX) is not table
 
 
@@ -117,3 +117,18 @@ def test_known_free_indexes_are_those_of_the_deleted_pod() -> None:
     sight = extender.cache.sight(GPU, ["n1"])
     state = sight.resource.states[int(sight.states[0])]
     assert (state.free, state.free_sets) == (2, (0b00110000,))
+
+
+def test_states_that_are_new_are_judged_before_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    extender = InMemoryExtender(a_node("n1"), a_node("n2"))
+    extender.filter(asking(gpus=2, tp=2), ["n1"])
+    extender.see(a_pod("holder", gpus=3, node="n2"))
+    monkeypatch.setattr(judgement, "judge", lambda *_: pytest.fail("judged while somebody waits"))
+    assert extender.filter(asking("b", gpus=2, tp=2), ["n1", "n2"])["NodeNames"] == ["n1", "n2"]
+
+
+def test_needs_that_will_be_asked_for_are_judged_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    extender = InMemoryExtender(a_node("n1"), a_pod("holder", gpus=3, node="n1"))
+    extender.cache.prepare([need_of(a_pod(gpus=2, tp=2), extender.settings)], DEFAULT_MIX)
+    monkeypatch.setattr(judgement, "judge", lambda *_: pytest.fail("judged while somebody waits"))
+    assert extender.filter(asking(gpus=2, tp=2), ["n1"])["NodeNames"] == ["n1"]
