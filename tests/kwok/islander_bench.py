@@ -63,9 +63,7 @@ class IslanderBench:
         """Return a pod that holds exactly these GPUs of a node, past the scheduler."""
         name = "-".join(["held", node, *map(str, gpus)])
         picked = ",".join(map(str, gpus))
-        return gpu_pod(
-            name, len(gpus), namespace=self.namespace, annotations={PICKED: picked}, node_name=node, **pod
-        )
+        return gpu_pod(name, len(gpus), namespace=self.namespace, annotations={PICKED: picked}, node_name=node, **pod)
 
     def replica(self, name: str, gpus: int = 1, *, topology: str = "", **spec: Any) -> Json:
         """Return a vLLM pod whose tensor parallel size is its number of GPUs."""
@@ -134,7 +132,9 @@ class IslanderBench:
             node = pod["spec"].get("nodeName", "")
             for container in pod["spec"]["containers"]:
                 used[node] = used.get(node, 0) + int(container["resources"].get("limits", {}).get(GPU, 0))
-        room = {node["metadata"]["name"]: int(node["status"]["allocatable"][GPU]) for node in self.api.items(paths.NODES)}
+        room = {
+            node["metadata"]["name"]: int(node["status"]["allocatable"][GPU]) for node in self.api.items(paths.NODES)
+        }
         return [*sorted(node for node, gpus in room.items() if used.get(node, 0) > gpus), *self.kubelet.refused]
 
 
