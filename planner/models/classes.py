@@ -1,0 +1,348 @@
+"""What is alike: pods of one type, nodes of one site. Only counts of them enter the model."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from islander.cluster.node import Node
+from islander.cluster.pod import Pod
+from islander.hardware.islands import is_island
+from islander.policy.assess import Verdict, assess
+from islander.policy.fit import unfit
+from islander.policy.kubelet import ALIGNING_POLICIES
+from islander.policy.need import PodNeed
+from islander.policy.neighbours import Neighbourhood
+from islander.policy.occupancy import GpuState
+from islander.policy.settings import DEFAULT_MIX, Topology
+from planner.problem import Demand, MovablePod, Problem
+from planner.world import World
+
+# Rules between pods are looked up node by node only while there are so few (node, pod type) pairs.
+MAX_RULE_LOOKUPS = 20_000
+NOBODY = Neighbourhood({}, {}, {}, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a pod takes from a node; pods with equal footprints can take each other's place."""
+
+    need: PodNeed
+    cpu_milli: int
+    memory_bytes: int
+    host_ports: tuple[Hashable, ...] = ()
+
+    @classmethod
+    def of(cls, pod: Pod, need: PodNeed) -> Footprint:
+        """Return the footprint of a pod."""
+        return cls(need, pod.spec.requests.cpu_milli, pod.spec.requests.memory_bytes, pod.spec.host_ports)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the pod holds."""
+        return self.need.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class PodType:
+    """Pods that no rule of the problem tells apart.
+
+    Attributes
+    ----------
+    name
+        Short and unique, for the names of variables.
+    pods
+        Keys, sorted: of running pods, or of demands.
+    rank
+        Of running pods: how many tiers of demand have a lower priority than the pods. Of demands: the tier, 0 first.
+    sites
+        Indexes of the sites whose nodes may take such a pod.
+    linkless
+        The counted sites among them where the pod's tensor parallel group is never joined by NVLink.
+    """
+
+    name: str
+    footprint: Footprint
+    pods: tuple[str, ...]
+    rank: int
+    reload_seconds: int
+    sites: frozenset[int]
+    linkless: frozenset[int] = frozenset()
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one pod."""
+        return self.footprint.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Nodes that take the same types of pods, and on which only the number of free GPUs counts.
+
+    A node where more counts (links between GPUs, scarce CPU or memory) is a site of its own, with `counted` False.
+    """
+
+    index: int
+    nodes: tuple[str, ...]
+    gpus: int
+    counted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """Nodes of a counted site with the same number of free GPUs and the same types of movable pods.
+
+    Attributes
+    ----------
+    spare
+        Allocatable minus used GPUs; negative where pods hold more than the node offers.
+    holds
+        (type index, pods of it on one node), sorted.
+    """
+
+    site: int
+    nodes: tuple[str, ...]
+    spare: int
+    holds: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The problem in counts.
+
+    Attributes
+    ----------
+    types, demands
+        Types of running pods that may move, and of pending ones.
+    type_of
+        Index into `types` by pod key.
+    own_nodes
+        Nodes of the sites that are not counted.
+    exact
+        False where rules between pods were judged by the present placement only.
+    """
+
+    tiers: tuple[int, ...]
+    types: tuple[PodType, ...]
+    demands: tuple[PodType, ...]
+    sites: tuple[Site, ...]
+    classes: tuple[NodeClass, ...]
+    type_of: Mapping[str, int]
+    own_nodes: tuple[str, ...]
+    exact: bool
+
+
+def tiers_of(demands: Iterable[Demand]) -> tuple[int, ...]:
+    """Return the priorities of the demand, highest first."""
+    return tuple(sorted({demand.priority for demand in demands}, reverse=True))
+
+
+def rank_of(priority: int, tiers: tuple[int, ...]) -> int:
+    """Return how many tiers have a lower priority."""
+    return sum(tier < priority for tier in tiers)
+
+
+def is_ruled(pod: Pod) -> bool:
+    """Return whether the pod has rules about other pods."""
+    return bool(pod.spec.pod_affinity or pod.spec.pod_anti_affinity or pod.spec.spread or pod.spec.host_ports)
+
+
+def counts_decide(state: GpuState, needs: Iterable[PodNeed]) -> bool:
+    """Return whether only the number of free GPUs decides if the node takes a pod with one of these needs."""
+    numa_known = all(node is not None for node in state.hardware.numa)
+    if state.topology_manager_policy in ALIGNING_POLICIES and numa_known:
+        return False
+    if not state.whole or is_island(state.hardware.links, state.hardware.all_gpus):
+        return True
+    return not any(need.wants_island and need.topology is Topology.REQUIRED for need in needs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A type before its sites are known."""
+
+    pod: Pod
+    need: PodNeed
+    rank: int
+    reload_seconds: int
+    apart: Hashable
+    ruled: bool
+
+    def legality(self) -> Hashable:
+        spec = self.pod.spec
+        rules: Hashable = (self.pod.namespace, self.pod.labels, spec) if self.ruled else None
+        return (self.need, spec.node_selector, spec.node_terms, spec.tolerations, rules)
+
+
+def classes_of(problem: Problem, world: World, per_workload: bool = False) -> Classes:
+    """Return the problem in counts.
+
+    Parameters
+    ----------
+    per_workload
+        Tell pods of different workloads apart, because their moves are limited.
+    """
+    tiers = tiers_of(problem.demands)
+    moving = {key: _draft_of(mover, tiers, world, per_workload) for key, mover in problem.movable.items()}
+    waiting = {demand.key: _draft_of_demand(demand, tiers, world) for demand in problem.demands}
+    kinds: dict[Hashable, _Draft] = {}
+    for draft in (*moving.values(), *waiting.values()):
+        kinds.setdefault(draft.legality(), draft)
+    board = _Board(world, kinds)
+    types, type_of = _types(moving, board, "t")
+    demands, _ = _types(waiting, board, "d")
+    return Classes(
+        tiers=tiers,
+        types=types,
+        demands=demands,
+        sites=board.sites,
+        classes=_node_classes(board, world, type_of),
+        type_of=type_of,
+        own_nodes=tuple(site.nodes[0] for site in board.sites if not site.counted),
+        exact=not any(draft.ruled for draft in kinds.values()),
+    )
+
+
+def _draft_of(mover: MovablePod, tiers: tuple[int, ...], world: World, per_workload: bool) -> _Draft:
+    apart = (mover.unit, mover.pod.key) if mover.group else (mover.workload if per_workload else None)
+    ruled = world.has_rules or is_ruled(mover.pod)
+    return _Draft(mover.pod, mover.need, rank_of(mover.pod.spec.priority, tiers), mover.reload_seconds, apart, ruled)
+
+
+def _draft_of_demand(demand: Demand, tiers: tuple[int, ...], world: World) -> _Draft:
+    ruled = world.has_rules or is_ruled(demand.pod)
+    return _Draft(demand.pod, demand.need, tiers.index(demand.priority), 0, demand.group, ruled)
+
+
+def _types(drafts: Mapping[str, _Draft], board: _Board, letter: str) -> tuple[tuple[PodType, ...], dict[str, int]]:
+    alike: defaultdict[Hashable, list[str]] = defaultdict(list)
+    for key in sorted(drafts):
+        draft = drafts[key]
+        footprint = Footprint.of(draft.pod, draft.need)
+        sites, linkless = board.legal[draft.legality()]
+        alike[(footprint, draft.rank, draft.reload_seconds, sites, linkless, draft.apart)].append(key)
+    types: list[PodType] = []
+    type_of: dict[str, int] = {}
+    for keys in alike.values():
+        draft = drafts[keys[0]]
+        sites, linkless = board.legal[draft.legality()]
+        type_of |= dict.fromkeys(keys, len(types))
+        name = f"{letter}{len(types)}"
+        footprint = Footprint.of(draft.pod, draft.need)
+        types.append(PodType(name, footprint, tuple(keys), draft.rank, draft.reload_seconds, sites, linkless))
+    return tuple(types), type_of
+
+
+class _Board:
+    """Sites, and which kind of pod each takes."""
+
+    def __init__(self, world: World, kinds: Mapping[Hashable, _Draft]) -> None:
+        self._world = world
+        self._kinds = kinds
+        self._keys = sorted(_label_keys(kinds.values()))
+        self._names = _node_names(kinds.values())
+        self._resources = sorted({draft.need.resource for draft in kinds.values()})
+        self._worst = _worst_per_gpu(kinds.values())
+        look_up = len(world.nodes) * sum(draft.ruled for draft in kinds.values()) <= MAX_RULE_LOOKUPS
+        self._ruled = [draft for draft in kinds.values() if draft.ruled] if look_up else []
+        self.states: dict[str, GpuState] = {}
+        self.sites = self._sites()
+        self.site_of = {node: site.index for site in self.sites for node in site.nodes}
+        self.legal = {key: self._legal_sites(draft) for key, draft in kinds.items()}
+
+    def _sites(self) -> tuple[Site, ...]:
+        alike: defaultdict[Hashable, list[str]] = defaultdict(list)
+        for name in sorted(self._world.nodes):
+            node = self._world.nodes[name]
+            offered = [resource for resource in self._resources if node.allocatable.count(resource)]
+            if not offered:
+                continue
+            state = self.states[name] = self._world.state(name, offered[0])
+            counted = len(offered) == 1 and self._ample(node, state)
+            counted = counted and counts_decide(state, (draft.need for draft in self._kinds.values()))
+            kind = (state.resource, state.allocatable, state.capacity, state.hardware, state.product, state.memory_mib)
+            alike[(counted or name, self._signature(node), kind, state.shared, state.whole)].append(name)
+        return tuple(
+            Site(index, tuple(nodes), self.states[nodes[0]].allocatable, counted=key[0] is True)  # type: ignore[index]
+            for index, (key, nodes) in enumerate(alike.items())
+        )
+
+    def _signature(self, node: Node) -> Hashable:
+        labels = dict(node.labels)
+        taints = tuple(taint for taint in node.taints if taint.effect != "PreferNoSchedule")
+        values = tuple(labels.get(key) for key in self._keys)
+        closed = tuple(unfit(draft.pod, node, self._world.neighbours(), ()) is not None for draft in self._ruled)
+        return (node.ready, node.unschedulable, taints, values, node.name if node.name in self._names else "", closed)
+
+    def _ample(self, node: Node, state: GpuState) -> bool:
+        """Return whether CPU, memory and pod slots suffice whatever comes onto the node's GPUs."""
+        there = self._world.pods_at(node.name)
+        cpu_milli, memory_bytes = self._worst
+        return (
+            sum(pod.spec.requests.cpu_milli for pod in there) + state.allocatable * cpu_milli
+            <= node.allocatable.cpu_milli
+            and sum(pod.spec.requests.memory_bytes for pod in there) + state.allocatable * memory_bytes
+            <= node.allocatable.memory_bytes
+            and len(there) + state.allocatable <= node.max_pods
+        )
+
+    def _legal_sites(self, draft: _Draft) -> tuple[frozenset[int], frozenset[int]]:
+        legal: set[int] = set()
+        linkless: set[int] = set()
+        pod = without_rules(draft.pod)
+        for site in self.sites:
+            node = self._world.nodes[site.nodes[0]]
+            around, candidate = (self._world.neighbours(), draft.pod) if draft in self._ruled else (NOBODY, pod)
+            if unfit(candidate, node, around, ()) is not None:
+                continue
+            found = assess(self._world.emptied(node.name, draft.need.resource), draft.need, DEFAULT_MIX)
+            if found.accepted or not site.counted:
+                legal.add(site.index)
+                if site.counted and draft.need.wants_island and found.verdict is Verdict.IMPOSSIBLE:
+                    linkless.add(site.index)
+        return frozenset(legal), frozenset(linkless)
+
+
+def without_rules(pod: Pod) -> Pod:
+    """Return the pod without its rules about other pods."""
+    if not is_ruled(pod):
+        return pod
+    spec = structs.replace(pod.spec, pod_affinity=(), pod_anti_affinity=(), spread=())
+    return structs.replace(pod, spec=spec)
+
+
+def _label_keys(drafts: Iterable[_Draft]) -> set[str]:
+    keys: set[str] = set()
+    for draft in drafts:
+        keys |= {key for key, _ in draft.pod.spec.node_selector}
+        keys |= {label.key for term in draft.pod.spec.node_terms or () for label in term.labels}
+    return keys
+
+
+def _node_names(drafts: Iterable[_Draft]) -> set[str]:
+    fields = (field for draft in drafts for term in draft.pod.spec.node_terms or () for field in term.fields)
+    return {value for field in fields for value in field.values}
+
+
+def _worst_per_gpu(drafts: Iterable[_Draft]) -> tuple[int, int]:
+    cpu_milli = memory_bytes = 0
+    for draft in drafts:
+        requests, gpus = draft.pod.spec.requests, max(1, draft.need.gpus)
+        cpu_milli = max(cpu_milli, -(-requests.cpu_milli // gpus))
+        memory_bytes = max(memory_bytes, -(-requests.memory_bytes // gpus))
+    return cpu_milli, memory_bytes
+
+
+def _node_classes(board: _Board, world: World, type_of: Mapping[str, int]) -> tuple[NodeClass, ...]:
+    alike: defaultdict[tuple[int, int, tuple[tuple[int, int], ...]], list[str]] = defaultdict(list)
+    for site in board.sites:
+        if not site.counted:
+            continue
+        for name in site.nodes:
+            state = board.states[name]
+            there = Counter(type_of[pod.key] for pod in world.pods_at(name) if pod.key in type_of)
+            alike[(site.index, state.allocatable - state.used, tuple(sorted(there.items())))].append(name)
+    return tuple(NodeClass(site, tuple(nodes), spare, holds) for (site, spare, holds), nodes in sorted(alike.items()))

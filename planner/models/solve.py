@@ -1,0 +1,215 @@
+"""Solve the model phase by phase: each objective is fixed before the next one is looked at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import version
+
+from ortools.sat.python import cp_model
+
+from islander.policy.settings import DemandMix
+from planner.models.assignment import RULES, Case, MoveVars, Term, terms_of, total, variables_of
+from planner.models.classes import classes_of
+from planner.models.naming import Named, named
+from planner.options import PlanOptions, SolveLimits
+from planner.plan import Phase
+from planner.problem import Problem
+from planner.world import World
+
+SOLVER_NAME = "OR-Tools CP-SAT"
+SOLVER_VERSION = version("ortools")
+# Later phases get at least this long each, so that a phase without proof does not starve those after it.
+LEAST_SECONDS = 0.2
+
+
+class SolveStatus(StrEnum):
+    """What came of a solve."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+_STATUS: Mapping[object, SolveStatus] = {
+    cp_model.OPTIMAL: SolveStatus.OPTIMAL,
+    cp_model.FEASIBLE: SolveStatus.FEASIBLE,
+    cp_model.INFEASIBLE: SolveStatus.INFEASIBLE,
+    cp_model.UNKNOWN: SolveStatus.UNKNOWN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a solve is: the objective that is worked on, its best value and proved bound, and the time spent."""
+
+    phase: str
+    best: float
+    bound: float
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """Distance from the best value to the bound, as a share of the larger one; 0 when proved."""
+        largest = max(abs(self.best), abs(self.bound))
+        return abs(self.best - self.bound) / largest if largest else 0.0
+
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Who goes where, in no order yet.
+
+    Attributes
+    ----------
+    moves, admits
+        Target node by pod key and by demand key.
+    phases
+        The objectives in their order.
+    status
+        Optimal when every phase is proved.
+    exact
+        True when no legal plan is outside the model: then the bounds hold for plans, not only for proposals.
+    interrupted
+        True when the user stopped the search.
+    """
+
+    moves: Mapping[str, str]
+    admits: Mapping[str, str]
+    phases: tuple[Phase, ...]
+    status: SolveStatus
+    exact: bool
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    case: Case
+    model: cp_model.CpModel
+    variables: MoveVars
+
+
+def build(case: Case) -> tuple[cp_model.CpModel, MoveVars]:
+    """Return the model with all its rules, and its variables; it has no objective yet."""
+    model = cp_model.CpModel()
+    variables = variables_of(case, model)
+    for rule in RULES:
+        rule(case, variables, model)
+    return model, variables
+
+
+def stay(case: Case, v: MoveVars) -> dict[int, int]:
+    """Return the solution in which nothing moves and nothing is admitted, by index of the variable."""
+    values = {variable.index: 0 for variable in v.all()}
+    for c, node_class in enumerate(case.classes.classes):
+        if case.leavings[c] is None:
+            values[v.room[c, node_class.spare].index] = 1
+        else:
+            values[v.leave[c, 0].index] = len(node_class.nodes)
+    for n in range(len(case.own)):
+        values[v.own[n, 0].index] = 1
+    return values
+
+
+def propose(
+    problem: Problem,
+    world: World,
+    options: PlanOptions,
+    mix: DemandMix,
+    limits: SolveLimits,
+    on_progress: OnProgress | None = None,
+) -> Proposal:
+    """Return the best proposal that the time allows; there always is one, at worst to move nothing."""
+    started = time.monotonic()
+    classes = classes_of(problem, world, per_workload=options.max_moves_per_workload is not None)
+    case = Case.of(problem, world, options, classes, mix)
+    model, variables = build(case)
+    best, phases = stay(case, variables), []
+    interrupted = False
+    for term in terms_of(case, variables):
+        left = max(LEAST_SECONDS, limits.time_limit_seconds - (time.monotonic() - started))
+        phase, found, interrupted = _phase(model, variables, term, best, limits, left, on_progress)
+        phases.append(phase)
+        if found is not None:
+            best = found
+        if interrupted:
+            break
+    places: Named = named(case, variables, best)
+    proved = all(phase.status == SolveStatus.OPTIMAL for phase in phases) and not interrupted
+    status = SolveStatus.OPTIMAL if proved else SolveStatus.FEASIBLE
+    return Proposal(places.moves, places.admits, tuple(phases), status, case.exact, interrupted)
+
+
+def _phase(
+    model: cp_model.CpModel,
+    v: MoveVars,
+    term: Term,
+    best: Mapping[int, int],
+    limits: SolveLimits,
+    seconds: float,
+    on_progress: OnProgress | None,
+) -> tuple[Phase, dict[int, int] | None, bool]:
+    """Optimise one term, fix what was reached, and return the phase, the solution, and whether the user broke in."""
+    started = time.monotonic()
+    objective = total(term.parts)
+    if term.at_most is not None:
+        reached = model.new_int_var(0, term.at_most, f"reached[{term.name}]")
+        model.add(reached <= objective)
+        objective = reached
+    model.proto.solution_hint.clear()
+    for variable in v.all():
+        model.add_hint(variable, best[variable.index])
+    if term.maximise:
+        model.maximize(objective)
+    else:
+        model.minimize(objective)
+    solver = _solver(limits, seconds)
+    report = _Reporter(term.name, started, on_progress) if on_progress is not None else None
+    interrupted = False
+    try:
+        code = solver.solve(model, report)
+    except KeyboardInterrupt:
+        code, interrupted = cp_model.UNKNOWN, True
+    status = _STATUS.get(code)
+    if status is None:
+        raise RuntimeError(f"the model of phase {term.name!r} is not valid: {model.validate()}")
+    spent = time.monotonic() - started
+    if status in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE):
+        found = {variable.index: solver.value(variable) for variable in v.all()}
+        value, bound = float(solver.objective_value), float(solver.best_objective_bound)
+    else:
+        found = None
+        value = float(sum(best[variable.index] * weight for variable, weight in term.parts))
+        bound = float(solver.best_objective_bound) if not interrupted else value
+    interrupted = interrupted or (status is SolveStatus.FEASIBLE and spent < 0.8 * seconds)
+    if term.maximise:
+        model.add(objective >= round(value))
+    else:
+        model.add(objective <= round(value))
+    return Phase(term.name, value, bound, status.value, round(spent, 3)), found, interrupted
+
+
+def _solver(limits: SolveLimits, seconds: float) -> cp_model.CpSolver:
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = seconds
+    solver.parameters.num_workers = limits.workers
+    solver.parameters.random_seed = limits.seed
+    return solver
+
+
+class _Reporter(cp_model.CpSolverSolutionCallback):
+    """Hands every better solution on."""
+
+    def __init__(self, phase: str, started: float, on_progress: OnProgress) -> None:
+        super().__init__()
+        self._phase, self._started, self._on_progress = phase, started, on_progress
+
+    def on_solution_callback(self) -> None:
+        """Report the solution that was just found."""
+        seconds = time.monotonic() - self._started
+        self._on_progress(Progress(self._phase, self.objective_value, self.best_objective_bound, seconds))
