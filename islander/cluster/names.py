@@ -48,6 +48,7 @@ EVICTION_IN_PROGRESS = "descheduler.alpha.kubernetes.io/eviction-in-progress"
 KOORDINATOR_EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 
 # Pods that live and die together.
+LWS_GROUP = "leaderworkerset.x-k8s.io"
 LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
 LWS_GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 KUEUE_POD_GROUP = "kueue.x-k8s.io/pod-group-name"
