@@ -123,6 +123,19 @@ def test_g20_a_watch_that_expires_lists_again_at_once(api: FakeApi, make: Make, 
     assert feed.names == {"a"}
 
 
+@pytest.mark.parametrize("code", [410, 403, 404])
+def test_g20_a_watch_that_loses_its_position_after_some_events_lists_again(
+    api: FakeApi, make: Make, feed: RecordingFeed, code: int
+) -> None:
+    api.script_watch("Pod", event("ADDED", pod("a"), 1005), error_event(code))
+    api.script_watch("Pod", bookmark_event(1006))
+    watcher = make()
+    watcher.step()
+    watcher.step()
+    assert lists(api) == 2
+    assert feed.names == set()
+
+
 def test_g20_a_watch_that_is_answered_with_status_410_lists_again(
     api: FakeApi, make: Make, feed: RecordingFeed
 ) -> None:
