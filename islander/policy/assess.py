@@ -9,7 +9,16 @@ from itertools import islice
 from typing import NamedTuple
 
 from islander.cluster import names
-from islander.hardware.islands import ALONE, LinkQuality, is_island, islands_of_size, link_name, numa_nodes, worst_link
+from islander.hardware.islands import (
+    ALONE,
+    QUALITY_PER_NVLINK,
+    LinkQuality,
+    is_island,
+    islands_of_size,
+    link_name,
+    numa_nodes,
+    worst_link,
+)
 from islander.hardware.links import Hardware, gpus_of, mask_of
 from islander.policy.fragmentation import gradient
 from islander.policy.need import ContainerNeed, PodNeed
@@ -24,6 +33,9 @@ MAX_LISTED_PICKS = 64
 MAX_OUTCOMES = 4096
 ROUNDING = 1e-9
 UNKNOWN_LINK = LinkQuality(0)
+# Islands of this many NVLinks and more are one class: a replica of two that is served well by a bridged pair (NV4 to
+# NV12) must not break an NVSwitch island (NV18) for the bandwidth that it can hardly use.
+BROAD_LINK = LinkQuality(4 * QUALITY_PER_NVLINK)
 
 
 class Verdict(StrEnum):
@@ -40,7 +52,7 @@ class ScoreParts(NamedTuple):
     Attributes
     ----------
     link
-        Worst link of the worst possible pick; 0 when links do not matter to the pod.
+        Worst link of the worst possible pick, at most `BROAD_LINK`; 0 when links do not matter to the pod.
     numa_nodes
         Minus the NUMA nodes that a group without NVLink may lie on; -1 where NVLink joins it or none is known.
     island_likelihood
@@ -120,7 +132,7 @@ def assess(state: GpuState, need: PodNeed, mix: DemandMix) -> Assessment:
         code=code,
         accepted=verdict is Verdict.GUARANTEED or need.topology is not Topology.REQUIRED,
         parts=ScoreParts(
-            link=outlook.worst if need.wants_island else 0,
+            link=min(outlook.worst, BROAD_LINK) if need.wants_island else 0,
             numa_nodes=-outlook.numa_nodes if need.wants_island else -1,
             island_likelihood=outlook.island_share if need.wants_island else 1.0,
             room_kept=-outlook.loss,

@@ -239,6 +239,17 @@ def test_sixteen_switched_gpus_are_judged_without_knowing_which_are_free() -> No
     assert (answer.verdict, answer.complete) == (Verdict.GUARANTEED, False)
 
 
+def test_replica_of_two_takes_a_bridged_pair_before_it_breaks_an_nvswitch_island() -> None:
+    pair, island = judge_free("a100-pcie-8", "01", TP2), judge_free("hgx-h100-8", "01234567", TP2)
+    assert (pair.worst_link, island.worst_link) == ("NV12", "NV18")
+    assert pair.parts > island.parts
+
+
+def test_few_links_are_still_told_apart() -> None:
+    # DGX-1V: 0-3 is NV2, 0-1 is NV1.
+    assert judge_free("dgx-1v", "03", TP2).parts.link > judge_free("dgx-1v", "01", TP2).parts.link
+
+
 def test_smaller_gpus_are_preferred_when_all_else_is_equal() -> None:
     small, large = a_node(memory_mib=40_000), a_node(memory_mib=80_000)
     assert judge(small, SINGLE).parts > judge(large, SINGLE).parts
