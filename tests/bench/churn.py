@@ -99,39 +99,81 @@ class Tally:
         return 100.0 * self.stuck / self.offered.total()
 
 
-Choose = Callable[[Counts, Counts, int], int]
+@dataclass(slots=True)
+class Nodes:
+    """Equal nodes; free GPUs, pods, and the free GPUs as a bit mask, each of shape (nodes,)."""
+
+    free: Counts
+    pods: Counts
+    masks: Counts
+
+    @classmethod
+    def empty(cls, nodes: int) -> Nodes:
+        """Return nodes without pods."""
+        return cls(
+            free=np.full(nodes, GPUS_PER_NODE, dtype=np.int64),
+            pods=np.zeros(nodes, dtype=np.int64),
+            masks=np.full(nodes, (1 << GPUS_PER_NODE) - 1, dtype=np.int64),
+        )
 
 
-def replay(arrivals: Sequence[Arrival], choose: Choose, *, nodes: int, warm_up: int) -> Tally:
+Choose = Callable[[Nodes, int], int]
+Pick = Callable[[int, int], int]
+
+
+def lowest(mask: int, gpus: int) -> int:
+    """Return the free GPUs with the lowest indexes; any will do where all are joined."""
+    picked = 0
+    for _ in range(gpus):
+        picked |= mask & ~picked & -(mask & ~picked)
+    return picked
+
+
+def replay(
+    arrivals: Sequence[Arrival],
+    choose: Choose,
+    *,
+    nodes: int,
+    warm_up: int,
+    pick: Pick = lowest,
+    picked: Callable[[int, int], None] = lambda _gpus, _pick: None,
+) -> Tally:
     """Let a policy place a stream.
 
     Parameters
     ----------
     choose
-        Called with the free GPUs of each node, the pods on each node, and the size of a pod that fits somewhere;
-        returns the node.
+        Called with the nodes and the size of a pod that fits somewhere; returns the index of a node.
     warm_up
         Arrivals that are placed but not counted.
+    pick
+        What kubelet hands out, of a mask of free GPUs and a size.
+    picked
+        Called with the size and the pick of each pod that counts.
     """
-    free = np.full(nodes, GPUS_PER_NODE, dtype=np.int64)
-    pods = np.zeros(nodes, dtype=np.int64)
+    now = Nodes.empty(nodes)
     leaving: list[tuple[int, int, int]] = []
     tally = Tally()
     free_in_total = nodes * GPUS_PER_NODE
     for arrival in arrivals:
         while leaving and leaving[0][0] <= arrival.step:
-            _, node, gpus = heapq.heappop(leaving)
-            free[node] += gpus
-            pods[node] -= 1
-            free_in_total += gpus
+            _, node, mask = heapq.heappop(leaving)
+            free_in_total += mask.bit_count()
+            now.free[node] += mask.bit_count()
+            now.pods[node] -= 1
+            now.masks[node] |= mask
         gpus = arrival.gpus
-        fits = bool(free.max() >= gpus)
+        fits = bool(now.free.max() >= gpus)
         if arrival.step >= warm_up:
             tally.note(gpus, admitted=fits, free=free_in_total)
         if fits:
-            node = choose(free, pods, gpus)
-            free[node] -= gpus
-            pods[node] += 1
+            node = choose(now, gpus)
+            mask = pick(int(now.masks[node]), gpus)
             free_in_total -= gpus
-            heapq.heappush(leaving, (arrival.leaves, node, gpus))
+            now.free[node] -= gpus
+            now.pods[node] += 1
+            now.masks[node] &= ~mask
+            heapq.heappush(leaving, (arrival.leaves, node, mask))
+            if arrival.step >= warm_up:
+                picked(gpus, mask)
     return tally

@@ -20,7 +20,7 @@ from tests.kwok.controlplane.objects import READY_DELAY, gpu_pod
 Json = dict[str, Any]
 Known = TypeVar("Known")
 
-_TIMEOUT_SECONDS = 30.0
+_TIMEOUT_SECONDS = 120.0
 _POLL_SECONDS = 0.002
 # Of a node with 192 cores and 2 TiB: GPUs run out first, and the shares of CPU, memory and GPUs grow alike.
 _CPU_PER_GPU = 20
@@ -35,6 +35,7 @@ class PodFates:
         self._path = paths.pods(namespace)
         self._node_of: dict[str, str] = {}
         self._gone: set[str] = set()
+        self._bound_at: list[float] = []
         self._news = threading.Condition()
         self._stop = threading.Event()
         self._stream: urllib3.BaseHTTPResponse | None = None
@@ -53,6 +54,11 @@ class PodFates:
             if (stream := self._stream) is not None:
                 stream.shutdown()
             self._thread.join(0.05)
+
+    @property
+    def seconds(self) -> float:
+        """Time from the first bind that was seen to the last."""
+        return self._bound_at[-1] - self._bound_at[0]
 
     def node_of(self, name: str) -> str:
         """Wait until the scheduler has decided, and return the node; empty when it has found none."""
@@ -93,6 +99,8 @@ class PodFates:
         if event["type"] == "DELETED":
             self._gone.add(name)
         elif pod["spec"].get("nodeName"):
+            if not self._node_of.get(name):
+                self._bound_at.append(time.monotonic())
             self._node_of[name] = pod["spec"]["nodeName"]
         elif condition_of(pod, "PodScheduled").get("reason") == "Unschedulable":
             self._node_of[name] = ""
