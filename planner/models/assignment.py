@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import chain
 
 from ortools.sat.python import cp_model
 
@@ -74,6 +74,8 @@ class MoveVars:
         admit[d, s]: demands of type d admitted on site s.
     own
         own[n, p]: 1 when pattern p happens to node n.
+    whole
+        whole[k]: 1 when group k of running pods restarts, wherever its pods then run.
     """
 
     leave: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
@@ -83,10 +85,11 @@ class MoveVars:
     go: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
     admit: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
     own: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
+    whole: dict[str, cp_model.IntVar] = field(default_factory=dict)
 
     def all(self) -> list[cp_model.IntVar]:
         """Return every variable, in the order in which they were made."""
-        families = (self.leave, self.out, self.room, self.cut, self.go, self.admit, self.own)
+        families = (self.leave, self.out, self.room, self.cut, self.go, self.admit, self.own, self.whole)
         return list(chain.from_iterable(family.values() for family in families))
 
 
@@ -119,6 +122,8 @@ def variables_of(case: Case, model: cp_model.CpModel) -> MoveVars:
     for n, patterns in enumerate(case.own):
         for p in range(len(patterns.patterns)):
             v.own[n, p] = model.new_bool_var(f"own[{n},{p}]")
+    for group in case.problem.groups:
+        v.whole[group] = model.new_bool_var(f"whole[{group}]")
     return v
 
 
@@ -144,6 +149,15 @@ def leaving_pods(case: Case, v: MoveVars) -> list[list[tuple[cp_model.IntVar, in
         for p, pattern in enumerate(patterns.patterns):
             for key in pattern.leaves:
                 terms[case.classes.type_of[key]].append((v.own[n, p], 1))
+    return terms
+
+
+def restarting_pods(case: Case, v: MoveVars) -> list[list[tuple[cp_model.IntVar, int]]]:
+    """Return, by type t, (variable, pods) whose sum is the pods of t that stop serving: with their group, or alone."""
+    terms = leaving_pods(case, v)
+    for group, keys in case.problem.groups.items():
+        for key in keys:
+            terms[case.classes.type_of[key]] = [(v.whole[group], 1)]
     return terms
 
 
@@ -262,13 +276,14 @@ def nobody_stays_by_moving(case: Case, v: MoveVars, model: cp_model.CpModel) -> 
             model.add(variable == 0)
 
 
-def groups_move_whole(case: Case, v: MoveVars, model: cp_model.CpModel) -> None:
-    """For every two pods of a group, each a type of its own, t and u: pods of t that leave = pods of u that leave."""
+def groups_restart_whole(case: Case, v: MoveVars, model: cp_model.CpModel) -> None:
+    """For every group k, with types t of its pods: leaving pods of t <= whole[k] <= leaving pods of all t of k."""
     terms = leaving_pods(case, v)
-    for keys in case.problem.groups.values():
+    for group, keys in case.problem.groups.items():
         types = [case.classes.type_of[key] for key in keys]
-        for t, u in pairwise(types):
-            model.add(total(terms[t]) == total(terms[u]))
+        for t in types:
+            model.add(total(terms[t]) <= v.whole[group])
+        model.add(total([term for t in types for term in terms[t]]) >= v.whole[group])
 
 
 def demand_groups_are_admitted_whole(case: Case, v: MoveVars, model: cp_model.CpModel) -> None:
@@ -280,15 +295,15 @@ def demand_groups_are_admitted_whole(case: Case, v: MoveVars, model: cp_model.Cp
         if group is not None:
             types[group].append(d)
     for number, group in enumerate(sorted(types)):
-        whole = model.new_bool_var(f"whole[{number}]")
+        whole = model.new_bool_var(f"admitted[{number}]")
         for d in types[group]:
             places = [v.admit[d, s] for s in sorted(case.classes.demands[d].sites)]
             model.add(cp_model.LinearExpr.sum(places) == len(case.classes.demands[d].pods) * whole)
 
 
 def moves_are_limited(case: Case, v: MoveVars, model: cp_model.CpModel) -> None:
-    """Pods that leave, of all types <= max_moves, and of the types of each workload <= max_moves_per_workload."""
-    terms, options = leaving_pods(case, v), case.options
+    """Pods that restart, of all types <= max_moves, and of the types of each workload <= max_moves_per_workload."""
+    terms, options = restarting_pods(case, v), case.options
     if options.max_moves is not None:
         model.add(total([term for of_type in terms for term in of_type]) <= options.max_moves)
     if options.max_moves_per_workload is not None:
@@ -311,7 +326,7 @@ RULES: tuple[Rule, ...] = (
     who_leaves_comes,
     demand_is_admitted_once,
     nobody_stays_by_moving,
-    groups_move_whole,
+    groups_restart_whole,
     demand_groups_are_admitted_whole,
     moves_are_limited,
 )
@@ -331,7 +346,7 @@ class Term:
 
 def terms_of(case: Case, v: MoveVars) -> tuple[Term, ...]:
     """Return the objectives, the most important first."""
-    leaving = leaving_pods(case, v)
+    leaving = restarting_pods(case, v)
     terms: list[Term] = []
     for tier, priority in enumerate(case.classes.tiers):
         terms.append(Term(f"GPUs admitted at priority {priority}", "GPUs", True, _admitted(case, v, tier)))

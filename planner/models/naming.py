@@ -12,7 +12,7 @@ from planner.models.patterns import footprints_of
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Where pods go: by pod key, and by demand key."""
+    """Where pods go: by pod key (its own node when it restarts with its group), and by demand key."""
 
     moves: Mapping[str, str]
     admits: Mapping[str, str]
@@ -55,7 +55,12 @@ def named(case: Case, v: MoveVars, values: Mapping[int, int]) -> Named:
         kind = case.classes.demands[d]
         for _ in range(values[variable.index]):
             admits[waiting[d].pop(0)] = slots_of(s, kind.gpus, footprints[kind.footprint]).pop().node
-    return Named(_without_round_trips(case, moves, admits), admits)
+    moves = _without_round_trips(case, moves)
+    for group, keys in case.problem.groups.items():
+        if values[v.whole[group].index]:
+            # Who restarts with its group without leaving comes back where it was.
+            moves = {key: case.problem.movable[key].pod.node for key in keys} | moves
+    return Named(moves, admits)
 
 
 def _leavers(
@@ -143,7 +148,7 @@ def _pair(case: Case, leavers: list[str], free: list[_Slot]) -> tuple[str, _Slot
     return leavers.pop(0), free.pop(0)
 
 
-def _without_round_trips(case: Case, moves: dict[str, str], admits: Mapping[str, str]) -> dict[str, str]:
+def _without_round_trips(case: Case, moves: dict[str, str]) -> dict[str, str]:
     """Drop moves that end where they start, after trading targets with an equal pod where that helps."""
     stuck = [key for key, node in moves.items() if case.problem.movable[key].pod.node == node]
     for key in stuck:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import version
+from typing import cast
 
 from ortools.sat.python import cp_model
 
@@ -161,7 +162,8 @@ def _phase(
         reached = model.new_int_var(0, term.at_most, f"reached[{term.name}]")
         model.add(reached <= objective)
         objective = reached
-    model.proto.solution_hint.clear()
+    # The method has no types of its own.
+    cast("Callable[[], None]", model.clear_hints)()
     for variable in v.all():
         model.add_hint(variable, best[variable.index])
     if term.maximise:
@@ -191,7 +193,8 @@ def _phase(
         model.add(objective >= round(value))
     else:
         model.add(objective <= round(value))
-    return Phase(term.name, value, bound, status.value, round(spent, 3)), found, interrupted
+    # Adding zero turns -0.0 into 0.0.
+    return Phase(term.name, value + 0.0, bound + 0.0, status.value, round(spent, 3)), found, interrupted
 
 
 def _solver(limits: SolveLimits, seconds: float) -> cp_model.CpSolver:

@@ -1,0 +1,228 @@
+"""Plan moves: the fewest, safest, ordered moves that admit pending replicas, judged before anyone sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from islander.cluster.snapshot import ClusterSnapshot
+from islander.policy.demand import mix_of
+from islander.policy.settings import PolicySettings
+from planner.check import check_plan
+from planner.models.solve import SOLVER_NAME, SOLVER_VERSION, OnProgress, SolveStatus
+from planner.options import PlanOptions
+from planner.order import Wave, depends_on, waves_of
+from planner.outlook import outlooks
+from planner.plan import (
+    Admission,
+    Cost,
+    Immovable,
+    MovePlan,
+    SnapshotFacts,
+    SolverFacts,
+    Step,
+    Unadmitted,
+)
+from planner.problem import Problem, problem_of
+from planner.refusals import refusals
+from planner.solution import Solution, solve
+from planner.world import World
+
+# A plan is good for a review, not for ever: the cluster moves on.
+VALID_MINUTES = 15
+# Below this many seconds of grace a streaming answer is often cut off.
+SHORT_GRACE_SECONDS = 30
+
+
+class InvariantError(RuntimeError):
+    """A plan that we made does not pass our own check."""
+
+
+def plan_moves(
+    snapshot: ClusterSnapshot,
+    settings: PolicySettings,
+    options: PlanOptions,
+    now: datetime,
+    progress: OnProgress | None = None,
+) -> MovePlan:
+    """Return the plan for a snapshot.
+
+    Parameters
+    ----------
+    now
+        When the plan is made; the plan carries it and does not depend on it.
+    progress
+        Called with every better solution while the solver runs.
+
+    Raises
+    ------
+    PlannerError
+        The options ask for something that the snapshot does not have.
+    InvariantError
+        The plan does not pass `check_plan`.
+    """
+    problem, world = problem_of(snapshot, settings, options), World.of(snapshot)
+    mix = mix_of(snapshot, settings)
+    solution = solve(problem, world, options, mix, progress)
+    waves = waves_of(problem, world, solution.units)
+    steps, wave_of_node = _steps(problem, world, waves)
+    admits = _admissions(problem, world, solution, wave_of_node, len(waves))
+    before, after = outlooks(snapshot, solution.world, problem, settings)
+    plan = MovePlan(
+        id="",
+        created_at=_rfc3339(now),
+        expires_at=_rfc3339(now + timedelta(minutes=VALID_MINUTES)),
+        snapshot=SnapshotFacts.of(snapshot, settings),
+        goal=goal_text(options),
+        outcome=_outcome(problem, options, solution, steps),
+        solver=SolverFacts(
+            name=SOLVER_NAME,
+            version=SOLVER_VERSION,
+            status=solution.status.value,
+            phases=list(solution.phases),
+            seconds=round(solution.seconds, 3),
+            seed=options.limits.seed,
+            workers=options.limits.workers,
+            time_limit_seconds=options.limits.time_limit_seconds,
+        ),
+        steps=steps,
+        admits=admits,
+        unadmitted=_unadmitted(snapshot, settings, options, problem, world, solution),
+        immovable=[Immovable(key, code.value) for key, code in sorted(problem.immovable.items())],
+        before=before,
+        after=after,
+        cost=Cost.of(steps),
+        warnings=[*snapshot.warnings, *problem.warnings, *_doubts(solution)],
+        options=options.flags(),
+    ).with_id()
+    verdict = check_plan(plan, snapshot, settings, options)
+    if not verdict.valid:
+        first = verdict.violations[0]
+        raise InvariantError(f"the plan does not pass its own check: {first.code} {first.step} {first.message}")
+    return plan
+
+
+def goal_text(options: PlanOptions) -> str:
+    """Return in words what is planned for."""
+    parts = []
+    if options.goal is not None:
+        parts.append(f"make room for {options.goal}")
+    if options.pods:
+        parts.append(f"admit {', '.join(options.pods)}")
+    if options.empty_nodes:
+        parts.append(f"empty {options.empty_nodes} nodes")
+    return "; ".join(parts) or "admit all pending GPU pods"
+
+
+def _steps(problem: Problem, world: World, waves: Sequence[Wave]) -> tuple[list[Step], dict[str, int]]:
+    """Return the steps, and by node the last wave that touches it."""
+    needs = depends_on(problem, world, waves)
+    steps: list[Step] = []
+    ids: dict[int, list[str]] = {}
+    last: dict[str, int] = {}
+    number = 0
+    for wave_number, wave in enumerate(waves, start=1):
+        for unit in wave.units:
+            ids[number] = []
+            depends = sorted((name for other in needs[number] for name in ids[other]), key=_step_number)
+            for leg in unit.legs:
+                steps.append(_step(problem, f"s{len(steps) + 1}", wave_number, depends, leg))
+                ids[number].append(steps[-1].id)
+            number += 1
+            last |= dict.fromkeys(unit.nodes, wave_number)
+    return steps, last
+
+
+def _step_number(step_id: str) -> int:
+    return int(step_id[1:])
+
+
+def _step(problem: Problem, step_id: str, wave: int, depends: list[str], leg: tuple[str, str, str]) -> Step:
+    key, source, target = leg
+    mover = problem.movable[key]
+    first = mover.pod.node == source
+    preconditions: dict[str, object] = {"node": source, "freeGpus": mover.need.gpus}
+    if first:
+        preconditions["uid"] = mover.pod.uid
+    if mover.budget is not None:
+        preconditions["disruptionsAllowed"] = 1
+    return Step(
+        id=step_id,
+        wave=wave,
+        depends_on=depends,
+        pod=key,
+        uid=mover.pod.uid if first else "",
+        workload=mover.workload,
+        gpus=mover.need.gpus,
+        from_node=source,
+        to_node=target,
+        method=mover.method.value,
+        pdb=mover.budget or "",
+        drain_seconds=mover.grace_seconds,
+        reload_seconds=mover.reload_seconds,
+        preconditions=preconditions,
+        risks=_risks(problem, key),
+    )
+
+
+def _risks(problem: Problem, key: str) -> list[str]:
+    mover = problem.movable[key]
+    risks = []
+    if mover.budget is None:
+        risks.append("no disruption budget guards the workload")
+    elif problem.budgets.get(mover.budget, 0) == 1:
+        risks.append("the budget allows no second disruption meanwhile")
+    if mover.method.value == "surge":
+        risks.append("the only replica of its workload")
+    if mover.grace_seconds <= SHORT_GRACE_SECONDS:
+        risks.append(f"requests longer than {mover.grace_seconds} s may be cut off")
+    if mover.group is not None:
+        risks.append(f"the whole group {mover.group} restarts")
+    return risks
+
+
+def _admissions(
+    problem: Problem, world: World, solution: Solution, last: dict[str, int], waves: int
+) -> list[Admission]:
+    gpus = {demand.key: demand.need.gpus for demand in problem.demands}
+    ruled = world.has_rules
+    return [Admission(key, node, gpus[key], waves if ruled else last.get(node, 0)) for key, node in solution.admits]
+
+
+def _outcome(problem: Problem, options: PlanOptions, solution: Solution, steps: Sequence[Step]) -> str:
+    if steps or solution.admits:
+        return "plan"
+    if not problem.demands:
+        return "nothing-to-do"
+    return "infeasible" if solution.status is SolveStatus.OPTIMAL else "no-answer-in-time"
+
+
+def _unadmitted(
+    snapshot: ClusterSnapshot,
+    settings: PolicySettings,
+    options: PlanOptions,
+    problem: Problem,
+    world: World,
+    solution: Solution,
+) -> list[Unadmitted]:
+    admitted = {key for key, _ in solution.admits}
+    return (
+        refusals(snapshot, settings, options, problem, world, solution)
+        if admitted != {demand.key for demand in problem.demands}
+        else []
+    )
+
+
+def _doubts(solution: Solution) -> list[str]:
+    found = []
+    if solution.interrupted:
+        found.append("the search was interrupted: this is the best plan found so far")
+    if solution.status is not SolveStatus.OPTIMAL and not solution.interrupted:
+        open_phases = [phase.name for phase in solution.phases if abs(phase.value - phase.bound) > 1e-6]
+        what = f" ({', '.join(open_phases)})" if open_phases else ""
+        found.append(f"it is not proved that no better plan exists{what}")
+    return found
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

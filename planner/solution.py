@@ -1,0 +1,288 @@
+"""From a problem to an ordered solution: propose, put in order, and where that fails search exactly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+import networkx as nx
+from msgspec import structs
+
+from islander.policy.settings import DemandMix
+from planner.models.solve import OnProgress, Proposal, SolveStatus, propose
+from planner.options import PlanOptions
+from planner.order import NoOrder, Unit, moved, sequence
+from planner.plan import Phase
+from planner.problem import Demand, Problem
+from planner.search import MAX_DEMANDS, Found, Search
+from planner.world import World
+
+# A problem of this size is searched wholly when the first proposal has no order.
+MAX_PODS, MAX_NODES = 16, 10
+# A tangle that is repaired inside a large problem may use so many nodes with free GPUs as buffers.
+BUFFERS = 3
+# One tangle is not searched longer than this.
+MOST_LOCAL_SECONDS = 3.0
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Moves in an order that works, and who is admitted after them.
+
+    Attributes
+    ----------
+    admits
+        (demand key, node) in an order that works.
+    world
+        The cluster after all of it.
+    tangled
+        Demands that would have had room, if only the moves for it could be put into an order.
+    """
+
+    units: tuple[Unit, ...]
+    admits: tuple[tuple[str, str], ...]
+    world: World
+    phases: tuple[Phase, ...]
+    status: SolveStatus
+    seconds: float
+    tangled: frozenset[str] = frozenset()
+    interrupted: bool = False
+
+
+def solve(
+    problem: Problem,
+    world: World,
+    options: PlanOptions,
+    mix: DemandMix,
+    on_progress: OnProgress | None = None,
+) -> Solution:
+    """Return the best solution that the time allows; its status says whether that is proved."""
+    began = time.monotonic()
+
+    def left() -> float:
+        return max(0.2, options.limits.time_limit_seconds - (time.monotonic() - began))
+
+    proposal = propose(problem, world, options, mix, options.limits, on_progress)
+    ordered = sequence(problem, world, proposal.moves)
+    carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, proposal.admits)
+    if not isinstance(ordered, NoOrder) and carried is not None and len(carried[1]) == len(proposal.admits):
+        proved = proposal.status is SolveStatus.OPTIMAL and proposal.exact
+        if proved or proposal.interrupted or not _small(problem, world, options):
+            status = SolveStatus.OPTIMAL if proved else SolveStatus.FEASIBLE
+            return _solution(ordered, carried, proposal, status, began)
+    if _small(problem, world, options):
+        found = _searched(problem, world, options, proposal, left())
+        if found is not None:
+            return _of_found(problem, world, found, proposal, began)
+    return _repaired(problem, world, options, proposal, began, left)
+
+
+def carry_out(
+    problem: Problem, world: World, ordered: Sequence[Unit], admits: Mapping[str, str]
+) -> tuple[World, tuple[tuple[str, str], ...]] | None:
+    """Return the world after the moves and the admissions that then have room; None when a move has none."""
+    for unit in ordered:
+        after = moved(problem, world, unit)
+        if after is None:
+            return None
+        world = after
+    by_key = {demand.key: demand for demand in problem.demands}
+    waiting = sorted((by_key[key] for key in admits), key=lambda d: (-d.need.gpus, d.key))
+    placed: list[tuple[str, str]] = []
+    while waiting:
+        fits = next((d for d in waiting if world.refusal(d.pod, d.need, admits[d.key]) is None), None)
+        if fits is None:
+            break
+        world = world.arrived(fits.pod, admits[fits.key])
+        placed.append((fits.key, admits[fits.key]))
+        waiting.remove(fits)
+    return world, tuple(placed)
+
+
+def _solution(
+    ordered: Sequence[Unit],
+    carried: tuple[World, tuple[tuple[str, str], ...]],
+    proposal: Proposal,
+    status: SolveStatus,
+    began: float,
+    tangled: frozenset[str] = frozenset(),
+) -> Solution:
+    world, placed = carried
+    spent = time.monotonic() - began
+    return Solution(tuple(ordered), placed, world, proposal.phases, status, spent, tangled, proposal.interrupted)
+
+
+def _small(problem: Problem, world: World, options: PlanOptions) -> bool:
+    nodes = _gpu_nodes(problem, world)
+    return (
+        len(problem.movable) <= MAX_PODS
+        and len(nodes) <= MAX_NODES
+        and len(problem.demands) <= MAX_DEMANDS
+        and not options.empty_nodes
+    )
+
+
+def _gpu_nodes(problem: Problem, world: World) -> list[str]:
+    resources = {mover.need.resource for mover in problem.movable.values()}
+    resources |= {demand.need.resource for demand in problem.demands}
+    return sorted(
+        name for name, node in world.nodes.items() if any(node.allocatable.count(resource) for resource in resources)
+    )
+
+
+def _searched(problem: Problem, world: World, options: PlanOptions, proposal: Proposal, seconds: float) -> Found | None:
+    nodes = _gpu_nodes(problem, world)
+    ceiling = int(proposal.phases[0].bound + 1e-6) if proposal.exact and proposal.phases and problem.demands else None
+    pods = [key for key, mover in problem.movable.items() if mover.pod.node in nodes]
+    found = Search(problem, world, options, nodes, pods, problem.demands).best(seconds, ceiling)
+    return found if found.complete or found.rank else None
+
+
+def _of_found(problem: Problem, world: World, found: Found, proposal: Proposal, began: float) -> Solution:
+    carried = carry_out(problem, world, found.units, {})
+    if carried is None:
+        raise RuntimeError("a sequence of the exact search cannot be carried out")
+    after = carried[0]
+    by_key = {demand.key: demand for demand in problem.demands}
+    for key, node in found.admits:
+        after = after.arrived(by_key[key].pod, node)
+    status = SolveStatus.OPTIMAL if found.complete else SolveStatus.FEASIBLE
+    tangled = frozenset(proposal.admits) - {key for key, _ in found.admits}
+    better = replace(proposal, phases=_phases_of(problem, found, proposal))
+    return _solution(found.units, (after, found.admits), better, status, began, tangled)
+
+
+def _phases_of(problem: Problem, found: Found, proposal: Proposal) -> tuple[Phase, ...]:
+    """Return the phases with what the search reached; what it does not look at is as good as it came out."""
+    status = SolveStatus.OPTIMAL if found.complete else SolveStatus.FEASIBLE
+    tiers = sorted({demand.priority for demand in problem.demands}, reverse=True)
+    names: list[str] = []
+    for tier, priority in enumerate(tiers):
+        names.append(f"GPUs admitted at priority {priority}")
+        if tier + 1 < len(tiers):
+            names.append(f"replicas moved above priority {tiers[tier + 1]}")
+    names += ["replicas moved", "reload"]
+    bounds = {phase.name: phase.bound for phase in proposal.phases}
+    phases = []
+    for name, reached in zip(names, found.rank, strict=True):
+        value = float(abs(reached))
+        bound = value if found.complete else bounds.get(name, value)
+        phases.append(Phase(name, value, bound, status.value, 0.0))
+    return tuple(phases)
+
+
+def _repaired(
+    problem: Problem,
+    world: World,
+    options: PlanOptions,
+    proposal: Proposal,
+    began: float,
+    left: Callable[[], float],
+) -> Solution:
+    """Return the proposal with each tangle untied by itself, buffers included, or left out where that fails."""
+    moves, admits = dict(proposal.moves), dict(proposal.admits)
+    ordered = sequence(problem, world, moves)
+    stuck = tuple(ordered.pods) if isinstance(ordered, NoOrder) else ()
+    tangles = _tangles(problem, moves, stuck)
+    untied: list[Unit] = []
+    extra, tangled = 0, set[str]()
+    for number, pods in enumerate(tangles):
+        own_nodes = {problem.movable[key].pod.node for key in pods} | {moves[key] for key in pods}
+        own_demands = [demand for demand in problem.demands if admits.get(demand.key) in own_nodes]
+        for key in pods:
+            del moves[key]
+        found = None
+        if not problem.groups.keys() & {problem.movable[key].unit for key in pods}:
+            touched = set(admits.values()) | set(moves.values()) | {problem.movable[key].pod.node for key in moves}
+            nodes = sorted(own_nodes) + _buffers(problem, world, options, touched | own_nodes, own_demands)
+            seconds = left() / (len(tangles) - number)
+            found = _search_locally(problem, world, options, nodes, own_demands, seconds)
+        for demand in own_demands:
+            del admits[demand.key]
+        if found is None or len(found.admits) < len(own_demands):
+            tangled |= {demand.key for demand in own_demands}
+            continue
+        untied += found.units
+        admits |= dict(found.admits)
+        extra += sum(len(unit.legs) for unit in found.units) - len(pods)
+    rest = sequence(problem, world, moves)
+    units = [*untied, *(rest if not isinstance(rest, NoOrder) else ())]
+    carried = carry_out(problem, world, units, admits) or carry_out(problem, world, (), admits)
+    if carried is None:
+        raise RuntimeError("doing nothing cannot be carried out")
+    placed = {key for key, _ in carried[1]}
+    tangled |= set(admits) - placed
+    limit = options.max_moves
+    within = limit is None or sum(len(unit.legs) for unit in units) <= limit
+    if not within:
+        return _nothing(problem, world, proposal, began)
+    proved = not tangled and extra == 0 and proposal.exact and proposal.status is SolveStatus.OPTIMAL
+    status = SolveStatus.OPTIMAL if proved else SolveStatus.FEASIBLE
+    phases = _phases_reached(problem, proposal, units, placed)
+    return _solution(units, carried, replace(proposal, phases=phases), status, began, frozenset(tangled))
+
+
+def _tangles(problem: Problem, moves: Mapping[str, str], stuck: Sequence[str]) -> list[list[str]]:
+    graph: nx.Graph[str] = nx.Graph()
+    for key in stuck:
+        graph.add_edge(f"pod {key}", f"node {problem.movable[key].pod.node}")
+        graph.add_edge(f"pod {key}", f"node {moves[key]}")
+    parts = (sorted(name[4:] for name in part if name.startswith("pod ")) for part in nx.connected_components(graph))
+    return sorted(parts)
+
+
+def _buffers(
+    problem: Problem, world: World, options: PlanOptions, taken: set[str], demands: Sequence[Demand]
+) -> list[str]:
+    resource = next((demand.need.resource for demand in demands), "")
+    free = (
+        (-world.state(name, resource).free, name)
+        for name in _gpu_nodes(problem, world)
+        if resource and name not in taken and not world.nodes[name].unschedulable and world.nodes[name].ready
+    )
+    return [name for gpus, name in sorted(free)[:BUFFERS] if gpus]
+
+
+def _search_locally(
+    problem: Problem,
+    world: World,
+    options: PlanOptions,
+    nodes: Sequence[str],
+    demands: Sequence[Demand],
+    seconds: float,
+) -> Found | None:
+    if len(demands) > MAX_DEMANDS or options.max_moves_per_workload is not None:
+        return None
+    pods = [key for key, mover in problem.movable.items() if mover.pod.node in nodes and mover.group is None]
+    return Search(problem, world, options, nodes, pods, demands).best(min(seconds, MOST_LOCAL_SECONDS))
+
+
+def _nothing(problem: Problem, world: World, proposal: Proposal, began: float) -> Solution:
+    """Return the solution that only admits what has room as things are."""
+    carried = carry_out(problem, world, (), {})
+    if carried is None:
+        raise RuntimeError("doing nothing cannot be carried out")
+    phases = _phases_reached(problem, proposal, (), set())
+    found = replace(proposal, phases=phases)
+    return _solution((), carried, found, SolveStatus.FEASIBLE, began, frozenset(proposal.admits))
+
+
+def _phases_reached(problem: Problem, proposal: Proposal, units: Sequence[Unit], placed: Set[str]) -> tuple[Phase, ...]:
+    """Return the phases with what the moves and admissions in fact reach, and the bounds that were proved."""
+    keys = [key for unit in units for key, _, _ in unit.legs]
+    values: dict[str, float] = {"replicas moved": len(keys)}
+    movers = [problem.movable[key] for key in keys]
+    values["reload"] = sum(mover.need.gpus * mover.reload_seconds for mover in movers)
+    for priority in {demand.priority for demand in problem.demands}:
+        there = [d.need.gpus for d in problem.demands if d.priority == priority and d.key in placed]
+        values[f"GPUs admitted at priority {priority}"] = sum(there)
+        above = sum(mover.pod.spec.priority > priority for mover in movers)
+        values[f"replicas moved above priority {priority}"] = above
+    phases = []
+    for phase in proposal.phases:
+        value = values.get(phase.name, phase.value)
+        same = abs(value - phase.value) < TOLERANCE
+        phases.append(phase if same else structs.replace(phase, value=float(value), status=SolveStatus.FEASIBLE.value))
+    return tuple(phases)
