@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from extender.states import MOST_NEEDS, Index, Places, ResourceStates, Sight
+from extender.states import MOST_NEEDS, ResourceStates, Sight
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
@@ -58,7 +58,7 @@ class ClusterCache:
         self._pods_on: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         self._nominated: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         self._assumed: dict[str, tuple[Pod, float]] = {}
-        self._index = Index(Places(), {name: ResourceStates(name) for name in resources})
+        self._resources = {name: ResourceStates(name) for name in resources}
         self._settled = settled
         self._has_devices = has_devices
         self._dirty: set[str] = set()
@@ -82,7 +82,7 @@ class ClusterCache:
                 self._refresh()
             finally:
                 self._refreshing.release()
-            for states in list(self._index.resources.values()):
+            for states in list(self._resources.values()):
                 states.judge_new_states()
 
     def load(self, snapshot: ClusterSnapshot) -> None:
@@ -153,22 +153,14 @@ class ClusterCache:
         with self._lock:
             return {node: tuple(pods.values()) for node, pods in self._nominated.items()}
 
-    @property
-    def places(self) -> Places:
-        """Where the nodes stand in the arrays at present."""
-        return self._index.places
-
     def sight(self, resource: str, names: Sequence[str]) -> Sight:
         """Return the named nodes as they are now, with all that events brought before this call."""
-        if self._dirty or resource not in self._index.resources:
+        if self._dirty or resource not in self._resources:
             with self._refreshing:
                 self._refresh()
-                if resource not in self._index.resources:
+                if resource not in self._resources:
                     self._survey(resource)
-        index = self._index
-        states = index.resources[resource]
-        slots = index.places.slots(names)
-        return Sight(index.places, states, slots, states.ids(slots))
+        return Sight(self._resources[resource], names)
 
     def state_with(self, states: ResourceStates, name: str, more: Iterable[Pod]) -> int | None:
         """Return the id of the state that a node would have with more pods on it; None when it is not known."""
@@ -251,35 +243,24 @@ class ClusterCache:
             with self._lock:
                 dirty, self._dirty = self._dirty, set()
                 work = {name: (self._nodes.get(name), self._holders(name)) for name in dirty}
-            for name, (node, pods) in work.items():
-                self._compute(self._index.places, self._index.resources.values(), name, node, pods)
-            if self._index.is_wasteful(len(self._nodes)):
-                self._start_anew()
+            for states in self._resources.values():
+                self._compute(states, work)
+            for resource in [name for name, states in self._resources.items() if states.is_wasteful()]:
+                self._survey(resource)
 
-    def _start_anew(self) -> None:
-        index = Index(Places(), {name: ResourceStates(name) for name in self._index.resources})
+    def _survey(self, resource: str) -> None:
+        """Compute the states of all nodes for a resource, from nothing."""
+        states = ResourceStates(resource)
         with self._lock:
             work = {name: (node, self._holders(name)) for name, node in self._nodes.items()}
             self._versions = defaultdict(int, {name: self._versions[name] for name in work})
             self._memo.clear()
-        for name, (node, pods) in work.items():
-            self._compute(index.places, index.resources.values(), name, node, pods)
-        self._index = index
+        self._compute(states, work)
+        self._resources = {**self._resources, resource: states}
 
-    def _survey(self, resource: str) -> None:
-        states = ResourceStates(resource)
-        with self._lock:
-            work = {name: (node, self._holders(name)) for name, node in self._nodes.items()}
+    def _compute(self, states: ResourceStates, work: Mapping[str, tuple[Node | None, tuple[Pod, ...]]]) -> None:
         for name, (node, pods) in work.items():
-            self._compute(self._index.places, (states,), name, node, pods)
-        self._index.resources[resource] = states
-
-    def _compute(
-        self, places: Places, resources: Iterable[ResourceStates], name: str, node: Node | None, pods: tuple[Pod, ...]
-    ) -> None:
-        if node is None:
-            places.slot_of.pop(name, None)
-            return
-        places.add(name)
-        for states in resources:
-            states.put(places.slot_of[name], self.state_of(node, pods, states.resource))
+            if node is None:
+                states.of_node.pop(name, None)
+            else:
+                states.of_node[name] = states.id_of(self.state_of(node, pods, states.resource))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 
 import numpy as np
+import numpy.typing as npt
 
 from extender.cache import ClusterCache, identity
 from extender.holds import SoftHolds
 from extender.judgement import ACCEPTED, CODES, judge
 from extender.news import News
-from extender.states import SCORES, UNKNOWN, Ints, Places, Sight
-from extender.wire import ExtenderArgs, Filtered, PreemptionArgs, SentNode, Victims, priority_fragments
+from extender.states import UNKNOWN, Sight
+from extender.wire import ExtenderArgs, Filtered, PreemptionArgs, SentNode, Victims
 from islander.cluster.pod import Pod
 from islander.policy.assess import ScoreParts
 from islander.policy.need import PodNeed, need_of
@@ -79,7 +80,7 @@ class Decider:
 
     def _filter_named(self, names: Sequence[str], need: PodNeed, reserved: MorePods) -> Filtered:
         sight = self._cache.sight(need.resource, names)
-        ids = self._with_pods(sight, reserved)
+        ids = sight.ids(self._states_with(sight, reserved))
         known = ids != UNKNOWN
         codes = np.full(len(ids), _UNKNOWN_NODE, dtype=np.int64)
         codes[known] = sight.resource.table(need, self._mix()).judgements(ids[known]).codes
@@ -89,27 +90,28 @@ class Decider:
         refused = {CODES[i]: list(compress(names, codes == i)) for i in np.unique(codes[~kept]).tolist()}
         return Filtered(kept.tolist(), refused)
 
-    def prioritize(self, args: ExtenderArgs) -> list[bytes]:
-        """Return the entry of each node, in the order sent, with its score; the best node is held for the pod."""
+    def prioritize(self, args: ExtenderArgs) -> list[int]:
+        """Return the score of each node, in the order sent; the best node is held for the pod."""
         need = need_of(args.pod, self._settings)
         if args.nodes is not None:
             return self._prioritize_sent(args.pod, args.nodes, need)
         names = args.names or []
         if not need.gpus:
-            places = self._cache.places
-            return _entries(places, names, places.slots(names), np.zeros(len(names), dtype=np.int64))
+            return [0] * len(names)
         sight = self._cache.sight(need.resource, names)
         table = sight.resource.table(need, self._mix())
-        table.warm(sight.states[sight.states != UNKNOWN])
+        # For a need that is new this takes time, in which other pods need not wait for their choice.
+        ids = sight.ids({})
+        table.warm(ids[ids != UNKNOWN])
         with self._choosing:
-            ids = self._with_pods(sight, self._expected_beside(args.pod))
+            if instead := self._states_with(sight, self._expected_beside(args.pod)):
+                ids = sight.ids(instead)
             known = ids != UNKNOWN
-            ranks, order = np.full(len(ids), -1, dtype=np.int64), np.zeros(len(ids), dtype=np.int64)
+            ranks = np.full(len(ids), -1, dtype=np.int64)
             ranks[known] = table.judgements(ids[known]).ranks
-            order[known] = sight.places.order()[sight.slots[known]]
-            scores = spread_ranks(ranks, order)
-            self._hold(args.pod, names, scores.tolist())
-        return _entries(sight.places, names, sight.slots, scores)
+            scores: list[int] = spread_ranks(ranks, _order_of_best(names, ranks)).tolist()
+            self._hold(args.pod, names, scores)
+        return scores
 
     def preempt(self, args: PreemptionArgs) -> dict[str, Victims]:
         """Return the candidates on which the pod would fit without the victims; we name no victims of our own.
@@ -161,20 +163,15 @@ class Decider:
                 expected[node] += [other for other in pods if identity(other) != identity(pod)]
         return expected
 
-    def _with_pods(self, sight: Sight, more: MorePods) -> Ints:
-        """Return the ids of the states that the nodes would have with more pods on some of them."""
-        ids = sight.states
+    def _states_with(self, sight: Sight, more: MorePods) -> dict[str, int]:
+        """Return the ids of the states that some known nodes would have with more pods on them."""
+        states = {}
         for node, pods in more.items():
-            slot = sight.places.slot_of.get(node)
-            if slot is None or not pods:
-                continue
-            here = np.flatnonzero(sight.slots == slot)
-            if len(here):
+            if pods:
                 state = self._cache.state_with(sight.resource, node, pods)
                 if state is not None:
-                    ids = ids.copy() if ids is sight.states else ids
-                    ids[here] = state
-        return ids
+                    states[node] = state
+        return states
 
     def _hold(self, pod: Pod, names: Sequence[str], scores: Sequence[int]) -> None:
         if MAX_SCORE in scores:
@@ -188,7 +185,7 @@ class Decider:
                 refused[code].append(name)
         return Filtered([codes[sent.name] is None for sent in nodes], refused)
 
-    def _prioritize_sent(self, pod: Pod, nodes: Sequence[SentNode], need: PodNeed) -> list[bytes]:
+    def _prioritize_sent(self, pod: Pod, nodes: Sequence[SentNode], need: PodNeed) -> list[int]:
         scores = [0] * len(nodes)
         if need.gpus:
             with self._choosing:
@@ -198,7 +195,7 @@ class Decider:
                 for i, score in zip(by_name, spread(parts), strict=True):
                     scores[i] = score
                 self._hold(pod, [sent.name for sent in nodes], scores)
-        return [priority_fragments(sent.name, (score,))[0] for sent, score in zip(nodes, scores, strict=True)]
+        return scores
 
     def _judge_sent(self, sent: SentNode, need: PodNeed, more: MorePods) -> tuple[Code | None, ScoreParts | None]:
         """Judge a node as it was sent, with the pods that we know there: none on the template of an autoscaler."""
@@ -208,10 +205,10 @@ class Decider:
         return judge(self._cache.state_of(sent.node, pods.values(), need.resource), need, self._mix())
 
 
-def _entries(places: Places, names: Sequence[str], slots: Ints, scores: Ints) -> list[bytes]:
-    at: Iterable[int] = (slots * SCORES + scores).tolist()
-    if (slots != UNKNOWN).all():
-        return list(map(places.fragments.__getitem__, at))
-    return [
-        places.fragments[i] if i >= 0 else priority_fragments(name, (0,))[0] for i, name in zip(at, names, strict=True)
-    ]
+def _order_of_best(names: Sequence[str], ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return 0 for the node that is first by name among those with the highest rank, and 1 for all others."""
+    order = np.ones(len(names), dtype=np.int64)
+    if len(names):
+        best = np.flatnonzero(ranks == ranks.max()).tolist()
+        order[min(best, key=names.__getitem__)] = 0
+    return order

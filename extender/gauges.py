@@ -100,7 +100,7 @@ class ClusterGauges(Collector):
         for resource in self._settings.gpu_resources:
             sight = self._cache.sight(resource, names)
             states = sight.resource.states
-            for (state_id, is_usable), count in Counter(zip(sight.states.tolist(), usable, strict=True)).items():
+            for (state_id, is_usable), count in Counter(zip(sight.ids({}).tolist(), usable, strict=True)).items():
                 if state_id >= 0 and states[state_id].offered:
                     kinds[_Kind(states[state_id], is_usable)] += count
         return kinds
@@ -155,8 +155,8 @@ class ClusterGauges(Collector):
             stuck[(str(need.gpus),)] += 0
             if need.gpus <= usable_free:
                 sight = self._cache.sight(need.resource, nodes)
-                known = np.unique(sight.states[sight.states >= 0])
-                if not (sight.resource.table(need, mix).judgements(known).ranks >= 0).any():
+                ids = np.unique(sight.ids({}))
+                if not (sight.resource.table(need, mix).judgements(ids[ids >= 0]).ranks >= 0).any():
                     stuck[(str(need.gpus),)] += count
         return _gauge(
             "islander_pending_stuck_replicas",

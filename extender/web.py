@@ -85,7 +85,7 @@ def _add_verbs(app: Flask, services: Services) -> None:
             return _problem(args.message, 400)
         if waiting := _waiting(services):
             return _problem(waiting, 503)
-        return Response(wire.priority_answer(services.decider.prioritize(args)), mimetype=_JSON)
+        return Response(wire.priority_answer(args, services.decider.prioritize(args)), mimetype=_JSON)
 
     def preempt(body: bytes) -> Response:
         args = wire.parse_preemption_args(body)

@@ -9,7 +9,7 @@ without regard to case, and so do we. Which of two alternatives is null says whe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.kube.parse import MalformedObject, parse_node, parse_pod
 from islander.policy.reasons import REASONS, Code
+from islander.policy.score import MAX_SCORE
 
 T = TypeVar("T")
 
@@ -72,11 +73,14 @@ class ExtenderArgs:
         In the order sent; None when the request carries whole nodes.
     nodes
         None when the request carries names, or nothing at all.
+    plain
+        True when no name needs an escape in JSON.
     """
 
     pod: Pod
     names: list[str] | None
     nodes: tuple[SentNode, ...] | None
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +138,10 @@ def parse_extender_args(body: bytes) -> ExtenderArgs | BadRequest:
         pod = _pod(fields)
         if isinstance(pod, BadRequest):
             return pod
-        names = _names.decode(fields["nodenames"]) if "nodenames" in fields else None
+        raw_names = fields.get("nodenames", b"null")
+        names = _names.decode(raw_names)
         if names is not None:
-            return ExtenderArgs(pod, names, None)
+            return ExtenderArgs(pod, names, None, plain=b"\\" not in bytes(raw_names))
         listed = _objects.decode(fields["nodes"]) if "nodes" in fields else None
         if listed is None:
             return ExtenderArgs(pod, None, None)
@@ -240,15 +245,31 @@ def is_curable(code: Code) -> bool:
     return REASONS[code].curable_by_preemption or code is Code.UNKNOWN_NODE
 
 
-def priority_fragments(name: str, scores: Iterable[int]) -> list[bytes]:
-    """Return the entry of one node in the answer of prioritize, for each score."""
-    host = _encoder.encode(name)
-    return [b'{"Host":%b,"Score":%d}' % (host, score) for score in scores]
+def priority_answer(args: ExtenderArgs, scores: Sequence[int]) -> bytes:
+    """Encode the answer of prioritize, one entry for each node in the order sent."""
+    if args.nodes is not None:
+        return _encoder.encode(
+            [_HostPriority(node.name, score) for node, score in zip(args.nodes, scores, strict=True)]
+        )
+    names = args.names or []
+    if not args.plain or not names:
+        return _encoder.encode(list(map(_HostPriority, names, scores)))
+    # Names that came without escapes need none. Weaving them with ready-made pieces takes a third of the time that
+    # thousands of small objects take, or fragments kept for each node, which are spread over megabytes.
+    woven = [""] * (2 * len(names))
+    woven[::2] = names
+    woven[1::2] = map(_BETWEEN.__getitem__, scores)
+    woven[-1] = _AFTER[scores[-1]]
+    return f'[{{"Host":"{"".join(woven)}'.encode()
 
 
-def priority_answer(fragments: Iterable[bytes]) -> bytes:
-    """Encode the answer of prioritize from the entries of its nodes."""
-    return b"[%b]" % b",".join(fragments)
+_BETWEEN = tuple(f'","Score":{score}}},{{"Host":"' for score in range(MAX_SCORE + 1))
+_AFTER = tuple(f'","Score":{score}}}]' for score in range(MAX_SCORE + 1))
+
+
+class _HostPriority(msgspec.Struct, gc=False, rename="pascal"):
+    host: str
+    score: int
 
 
 def preemption_answer(candidates: Mapping[str, Victims]) -> bytes:
