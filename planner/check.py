@@ -144,11 +144,12 @@ class _Replay:
         A step is needed by a priority when, without it and the steps that then find no room, some pod of that priority
         or above is not admitted.
         """
-        lowest = min((demand.priority for wave in self._admitted.values() for demand, _ in wave), default=None)
+        served = [demand.priority for wave in self._admitted.values() for demand, _ in wave]
         for arrivals in self._arrivals.values():
             for arrival in arrivals:
                 priority = arrival.pod.spec.priority
-                if (lowest is None or priority > lowest) and self._all_admitted_without(arrival, priority):
+                known = arrival.pod.key in self._problem.movable
+                if known and served and priority > min(served) and self._all_admitted_without(arrival, priority):
                     message = f"{arrival.pod.key} is disturbed for nothing of its priority ({priority}) or above"
                     self._findings.add(arrival.step, MoveCode.PRIORITY_HIGHER, message)
 
