@@ -1,7 +1,9 @@
 """Devices of dynamic resource allocation: kube-scheduler allocates them, the extender lets it."""
 
+import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -186,3 +188,41 @@ def test_slices_are_followed_and_told_of(
     api.delete(f"{SLICES}/dra-gpu.nvidia.com")
     wait_until(lambda: not slices())
     assert explained()["dra"]["code"] == "NODE_TOO_SMALL"
+
+
+def test_a_bind_whose_answer_comes_too_late_leaves_the_claim_with_its_pod(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """kube-scheduler takes the bind for failed although the pod runs; another pod must not get the devices."""
+    api = control_plane.api
+    api.create_all([plain_node("dra-1"), dra.device_class(), dra.resource_slice("dra-1", 4)])
+    api.create(dra.claim_template("four", 4, namespace=namespace))
+    with (
+        ExtenderProcess(tmp_path, control_plane.kubeconfig, {"bind": True}, name="binding") as extender,
+        Recorder(extender.url) as recorder,
+    ):
+        late = threading.Event()
+
+        def answer(verb: str, body: bytes) -> tuple[int, bytes]:
+            status, answered = extender.post(f"/{verb}", json.loads(body))
+            if verb == "bind":
+                late.wait(10)
+            return status, json.dumps(answered).encode()
+
+        recorder.answer = answer
+        config = printed_entry(recorder.url, "--see-all-pods")
+        config["extenders"][0] |= {"bindVerb": "bind", "httpTimeout": "500ms"}
+        scheduler = control_plane.restart_scheduler(config)
+
+        api.create(gpu_pod("replica", 0, namespace=namespace, **dra.claim_fields("four")))
+        api.wait_running(namespace, "replica")
+        wait_until(lambda: "Client.Timeout exceeded" in scheduler.log_text(), what="the bind timed out")
+        late.set()
+
+        def users() -> list[str]:
+            (claim,) = api.items(CLAIMS.format(namespace))
+            return [user["name"] for user in claim["status"].get("reservedFor", [])]
+
+        wait_until(lambda: "Abort adding it back to queue" in scheduler.log_text())
+        wait_until(lambda: users() == ["replica"], what="the claim is reserved for its pod")
+    assert api.get(paths.pod(namespace, "replica"))["spec"]["nodeName"] == "dra-1"
