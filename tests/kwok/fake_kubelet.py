@@ -7,6 +7,7 @@ plugin may make, and writes the node's annotation `islander.dev/gpus` as an agen
 import json
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
@@ -92,9 +93,10 @@ class FakeKubelet:
     ) -> None:
         self._stop.set()
         while self._thread.is_alive():
-            # A watch that is just being opened is not there yet to be ended.
+            # A watch that is just being opened is not there yet to be ended; one that is just ending cannot be any more.
             if (stream := self._stream) is not None:
-                stream.shutdown()
+                with suppress(ValueError, RuntimeError, OSError):
+                    stream.shutdown()
             self._thread.join(0.05)
         if kind is None and self._problem is not None:
             raise self._problem
