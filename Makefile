@@ -51,7 +51,7 @@ format: $(DEV) ## format, and mend what the linter can mend
 	@$(PY) -m ruff format . && $(PY) -m ruff check --fix .
 
 bench: $(DEV) ## speed and memory; prints the tables of docs/benchmarks.md
-	@$(PY) -m pytest -m bench -s $(ARGS)
+	@$(PY) -m pytest tests/bench -m bench -s -o python_files='bench_*.py' $(ARGS)
 
 docs: $(DEV) ## write the reference pages that come from code
 	@$(PY) -m docs.generate
