@@ -261,6 +261,6 @@ class ClusterCache:
     def _compute(self, states: ResourceStates, work: Mapping[str, tuple[Node | None, tuple[Pod, ...]]]) -> None:
         for name, (node, pods) in work.items():
             if node is None:
-                states.of_node.pop(name, None)
+                states.forget(name)
             else:
-                states.of_node[name] = states.id_of(self.state_of(node, pods, states.resource))
+                states.put(name, self.state_of(node, pods, states.resource))

@@ -58,6 +58,18 @@ class ResourceStates:
                     self._ids[state] = found
         return found
 
+    def put(self, name: str, state: GpuState) -> None:
+        """Make `state` the state of a node."""
+        if name not in self.of_node:
+            # A copy, beside those of the other nodes: the name that came with a node lies among the node's own data,
+            # and a request that compares thousands of such names waits for memory at every one (twice the time).
+            name = name.encode().decode()
+        self.of_node[name] = self.id_of(state)
+
+    def forget(self, name: str) -> None:
+        """Take a node out."""
+        self.of_node.pop(name, None)
+
     def table(self, need: PodNeed, mix: DemandMix) -> NeedTable:
         """Return the judgements for a need; the one that was not asked for longest gives way."""
         with self._lock:
