@@ -93,7 +93,7 @@ class FakeKubelet:
     ) -> None:
         self._stop.set()
         while self._thread.is_alive():
-            # A watch that is just being opened is not there yet to be ended; one that is just ending cannot be any more.
+            # A watch that is just being opened is not there yet to be ended; one that is just ending is gone already.
             if (stream := self._stream) is not None:
                 with suppress(ValueError, RuntimeError, OSError):
                     stream.shutdown()
