@@ -11,9 +11,27 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
+from typer.core import TyperGroup
 
-from planner.console import Terminal
+from planner.cli_plans import check, plans, report
+from planner.console import Terminal, log_to_stderr
 from planner.errors import PlannerError
+from planner.flags import (
+    AllNamespaces,
+    As,
+    Context,
+    Extender,
+    ExtenderCa,
+    Files,
+    Kubeconfig,
+    Namespace,
+    NoHeaders,
+    Output,
+    Quiet,
+    Selector,
+    Verbose,
+    examples,
+)
 from planner.output import Format, json_text
 from planner.source import Source
 
@@ -22,46 +40,20 @@ log = logging.getLogger("planner")
 # typer exports the leaves of its usage errors; their base is what every wrong command line raises.
 _UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
 
-_FROM = "Where the cluster comes from"
-_SHOW = "What is shown"
 
-Files = Annotated[
-    list[str],
-    typer.Option(
-        "--snapshot",
-        metavar="FILE",
-        help="Snapshot, or what `kubectl get nodes,pods -A -o json` prints; repeatable, - is stdin, .gz is fine.",
-        rich_help_panel=_FROM,
-    ),
-]
-Extender = Annotated[
-    str | None, typer.Option(metavar="URL", help="Ask the running extender there.", rich_help_panel=_FROM)
-]
-ExtenderCa = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Authority of the extender's certificate, PEM.", rich_help_panel=_FROM),
-]
-Kubeconfig = Annotated[str | None, typer.Option(metavar="FILE", help="Kubeconfig file.", rich_help_panel=_FROM)]
-Context = Annotated[str | None, typer.Option(metavar="NAME", help="Kubeconfig context.", rich_help_panel=_FROM)]
-As = Annotated[str | None, typer.Option("--as", metavar="USER", help="User to impersonate.", rich_help_panel=_FROM)]
-Output = Annotated[Format, typer.Option("-o", "--output", help="Format of the result.", rich_help_panel=_SHOW)]
-Namespace = Annotated[
-    str | None, typer.Option("-n", "--namespace", help="Pods of this namespace only.", rich_help_panel=_SHOW)
-]
-AllNamespaces = Annotated[
-    bool, typer.Option("-A", "--all-namespaces", help="Pods of all namespaces (the default).", rich_help_panel=_SHOW)
-]
-Selector = Annotated[
-    str | None, typer.Option("-l", "--selector", help="Nodes with these labels only.", rich_help_panel=_SHOW)
-]
-NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Leave column titles out.", rich_help_panel=_SHOW)]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No remarks on stderr.", rich_help_panel=_SHOW)]
-Verbose = Annotated[
-    int, typer.Option("-v", "--verbose", count=True, help="More on stderr; -vv for debugging.", rich_help_panel=_SHOW)
-]
+class _Verbs(TyperGroup):
+    """The verbs in the order in which they are used; typer would put groups of verbs first."""
+
+    order = ("status", "explain", "plan", "check", "report", "snapshot", "schema", "demo", "version")
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        """Return the verbs."""
+        return sorted(super().list_commands(ctx), key=self.order.index)
+
 
 app = typer.Typer(
     name="islander",
+    cls=_Verbs,
     help="Keeps NVLink islands whole, so that multi-GPU vLLM replicas always have somewhere to go.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -70,14 +62,9 @@ app = typer.Typer(
 )
 
 
-def _examples(*lines: str) -> str:
-    # \b keeps the lines as they are; PROGRAM becomes the name the user calls us by.
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
-
-
 @app.command(
     short_help="What is free, in replicas.",
-    epilog=_examples(
+    epilog=examples(
         "PROGRAM status",
         "kubectl get nodes,pods -A -o json | PROGRAM status --snapshot - -o json",
     ),
@@ -100,7 +87,7 @@ def status(
     """Show what is free, in units people can use: how many replicas of each shape still fit, node by node."""
     from planner.verbs import show_status
 
-    _log_to_stderr(verbose)
+    log_to_stderr(verbose)
     source = Source(tuple(snapshot), extender, extender_ca, kubeconfig, context, as_user)
     terminal = Terminal.of_this_process(headers=not no_headers, quiet=quiet)
     show_status(source, terminal, output, None if all_namespaces else namespace, selector)
@@ -108,7 +95,7 @@ def status(
 
 @app.command(
     short_help="Why a pod does (not) fit, node by node.",
-    epilog=_examples(
+    epilog=examples(
         "PROGRAM explain chat/llama-70b-7c9f-x2k1n",
         "PROGRAM explain -f deployment.yaml --snapshot cluster.json -o wide",
     ),
@@ -137,7 +124,7 @@ def explain(
     """Tell why a pod does (not) fit, node by node, and what would make it fit."""
     from planner.verbs import show_explanation
 
-    _log_to_stderr(verbose)
+    log_to_stderr(verbose)
     if (pod is None) == (filename is None):
         raise PlannerError("name a pod as NAMESPACE/POD, or a file with -f; one of the two")
     source = Source(tuple(snapshot), extender, extender_ca, kubeconfig, context, as_user)
@@ -145,9 +132,26 @@ def explain(
     show_explanation(source, terminal, output, pod, filename, namespace, selector)
 
 
+app.add_typer(plans, name="plan")
+app.command(
+    short_help="Judge a plan against a cluster.",
+    epilog=examples(
+        "PROGRAM check plan.json",
+        "PROGRAM check plan.json --snapshot cluster.json -o json",
+    ),
+)(check)
+app.command(
+    short_help="One HTML file for the review of a plan.",
+    epilog=examples(
+        "PROGRAM report plan.json --output-file plan.html",
+        "PROGRAM report plan.json --snapshot cluster.json > plan.html",
+    ),
+)(report)
+
+
 @app.command(
     short_help="Write the cluster's state to one file.",
-    epilog=_examples(
+    epilog=examples(
         "PROGRAM snapshot --output-file cluster.json.gz",
         "PROGRAM snapshot --extender https://islander-extender.islander.svc:8880 --extender-ca ca.crt > cluster.json",
     ),
@@ -168,12 +172,12 @@ def snapshot(
     """Write the cluster's state to one file, which every other verb reads with --snapshot."""
     from planner.verbs import write_snapshot
 
-    _log_to_stderr(verbose)
+    log_to_stderr(verbose)
     source = Source(tuple(snapshot), extender, extender_ca, kubeconfig, context, as_user)
     write_snapshot(source, Terminal.of_this_process(quiet=quiet), output_file)
 
 
-@app.command(epilog=_examples("PROGRAM schema", "PROGRAM schema ClusterStatus > cluster-status.schema.json"))
+@app.command(epilog=examples("PROGRAM schema", "PROGRAM schema ClusterStatus > cluster-status.schema.json"))
 def schema(
     kind: Annotated[str | None, typer.Argument(metavar="KIND", help="Leave it out to list the kinds.")] = None,
 ) -> None:
@@ -186,7 +190,7 @@ def schema(
 
 @app.command(
     short_help="The story of free 2,2,1,1; needs no cluster.",
-    epilog=_examples("PROGRAM demo", "PROGRAM demo | less -R"),
+    epilog=examples("PROGRAM demo", "PROGRAM demo | less -R"),
 )
 def demo() -> None:
     """Tell the story of free 2,2,1,1 on bundled snapshots, with the real extender; needs no cluster."""
@@ -195,7 +199,7 @@ def demo() -> None:
     tell(Terminal.of_this_process())
 
 
-@app.command(epilog=_examples("PROGRAM version", "PROGRAM version -o json"))
+@app.command(epilog=examples("PROGRAM version", "PROGRAM version -o json"))
 def version(output: Output = Format.TABLE) -> None:
     """Print the version."""
     number = installed_version("islander")
@@ -211,10 +215,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(program: str, arguments: list[str]) -> int:
     command = typer.main.get_command(app)
-    for verb in getattr(command, "commands", {}).values():
-        verb.epilog = (verb.epilog or "").replace("PROGRAM", program)
+    _name_the_program(command, program)
     code = command.main(arguments, prog_name=program, standalone_mode=False)
     return code if isinstance(code, int) else 0
+
+
+def _name_the_program(group: object, program: str) -> None:
+    for verb in getattr(group, "commands", {}).values():
+        verb.epilog = (verb.epilog or "").replace("PROGRAM", program)
+        _name_the_program(verb, program)
 
 
 def _one_line_on_error(program: str, run: Callable[[], int]) -> int:
@@ -240,8 +249,3 @@ def _fail(program: str, message: str) -> int:
     one_line = " ".join(message.split())
     sys.stderr.write(f"{program}: {one_line}\n")
     return 1
-
-
-def _log_to_stderr(verbose: int) -> None:
-    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(name)s: %(message)s", force=True)

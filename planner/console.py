@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -91,3 +92,9 @@ class Working:
         """Take the line away."""
         if self._status is not None:
             self._status.stop()
+
+
+def log_to_stderr(verbose: int) -> None:
+    """Let the log go to stderr: warnings, with `-v` what is done, with `-vv` details."""
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(name)s: %(message)s", force=True)

@@ -37,17 +37,17 @@ def show_status(
     source: Source, terminal: Terminal, output: Format, namespace: str | None, selector: str | None
 ) -> None:
     """Print `ClusterStatus`; `namespace` narrows the pending pods, `selector` the nodes."""
-    snapshot = only_nodes(_read(source, terminal), selector)
+    snapshot = only_nodes(read_source(source, terminal), selector)
     status = cluster_status(snapshot, PolicySettings())
     if namespace is not None:
         pending = [pod for pod in status.pending if pod.pod.startswith(f"{namespace}/")]
         status = msgspec.structs.replace(status, pending=pending)
-    _warn(status.warnings, terminal)
+    warn(status.warnings, terminal)
     wide = output is Format.WIDE
-    if _wrote_document(status, terminal, output):
+    if wrote_document(status, terminal, output):
         return
     nodes = showing.node_table(status.nodes, terminal.glyphs, wide=wide)
-    if _wrote_table(nodes, terminal, output):
+    if wrote_table(nodes, terminal, output):
         return
     print_status(status, terminal, wide=wide)
 
@@ -78,19 +78,19 @@ def show_explanation(
     selector: str | None,
 ) -> None:
     """Print `PodExplanation` of a pod of the cluster, or of one that a manifest describes."""
-    snapshot = only_nodes(_read(source, terminal), selector)
+    snapshot = only_nodes(read_source(source, terminal), selector)
     if manifest is not None:
         pod = pod_of_manifest(manifest, namespace or "default")
     else:
         pod = _pod_named(snapshot, pod_name or "", namespace)
     explanation = explain_pod(snapshot, pod, PolicySettings())
-    _warn(explanation.warnings, terminal)
+    warn(explanation.warnings, terminal)
     wide = output is Format.WIDE
-    if _wrote_document(explanation, terminal, output):
+    if wrote_document(explanation, terminal, output):
         return
     drawings = node_drawings(cluster_status(snapshot, PolicySettings()), terminal)
     answers = explaining.answers_by_rank(explanation)
-    if _wrote_table(explaining.answer_table(answers, drawings, wide=wide), terminal, output):
+    if wrote_table(explaining.answer_table(answers, drawings, wide=wide), terminal, output):
         return
     print_explanation(explanation, snapshot, pod, terminal, wide=wide)
 
@@ -128,7 +128,7 @@ def node_drawings(status: ClusterStatus, terminal: Terminal) -> dict[str, Text]:
 
 def write_snapshot(source: Source, terminal: Terminal, file: Path | None) -> None:
     """Write the cluster's state to a file or to stdout."""
-    data = encode_snapshot(_read(source, terminal))
+    data = encode_snapshot(read_source(source, terminal))
     if file is None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -140,7 +140,8 @@ def write_snapshot(source: Source, terminal: Terminal, file: Path | None) -> Non
     terminal.note(f"wrote {file}")
 
 
-def _read(source: Source, terminal: Terminal) -> ClusterSnapshot:
+def read_source(source: Source, terminal: Terminal) -> ClusterSnapshot:
+    """Return the cluster of a source; a person who watches sees that it takes its time."""
     with terminal.working(f"reading {source.describe()}"):
         return read_cluster(source)
 
@@ -155,12 +156,14 @@ def _pod_named(snapshot: ClusterSnapshot, name: str, namespace: str | None) -> P
     raise PlannerError(f"no pod {key}{hint}")
 
 
-def _warn(warnings: tuple[str, ...] | list[str], terminal: Terminal) -> None:
+def warn(warnings: tuple[str, ...] | list[str], terminal: Terminal) -> None:
+    """Tell the warnings of a result beside it."""
     for warning in warnings:
         terminal.note(f"warning: {warning}")
 
 
-def _wrote_document(result: msgspec.Struct, terminal: Terminal, output: Format) -> bool:
+def wrote_document(result: msgspec.Struct, terminal: Terminal, output: Format) -> bool:
+    """Write a result as a document, if that is the format asked for."""
     if output is Format.JSON:
         terminal.write(json_text(document_of(result)))
     elif output is Format.YAML:
@@ -170,7 +173,8 @@ def _wrote_document(result: msgspec.Struct, terminal: Terminal, output: Format) 
     return True
 
 
-def _wrote_table(table: Table, terminal: Terminal, output: Format) -> bool:
+def wrote_table(table: Table, terminal: Terminal, output: Format) -> bool:
+    """Write a table as CSV or Markdown, if that is the format asked for."""
     if output is Format.CSV:
         terminal.write(csv_text(table, headers=terminal.headers))
     elif output is Format.MARKDOWN:

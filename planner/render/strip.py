@@ -26,6 +26,11 @@ def letters_of(nodes: Iterable[NodeStatus]) -> dict[str, str]:
     for node in nodes:
         for pod in node.pods:
             held[workload_of(pod)] += pod.gpus
+    return letters_by_gpus(held)
+
+
+def letters_by_gpus(held: Mapping[str, int]) -> dict[str, str]:
+    """Give each workload a letter by the GPUs it holds."""
     ordered = sorted(held, key=lambda workload: (-held[workload], workload))
     return dict(zip(ordered, _LETTERS, strict=False))
 
@@ -37,7 +42,7 @@ def strip(node: NodeStatus, letters: Mapping[str, str], glyphs: Glyphs) -> Text:
     says how many, not which.
     """
     used = "".join(letters.get(workload_of(pod), glyphs.other) * pod.gpus for pod in node.pods)
-    places = _free_places(node)
+    places = free_places(node)
     cells: list[tuple[str, str]] = []
     rest = iter(used)
     for index in range(node.gpus):
@@ -54,7 +59,8 @@ def strip(node: NodeStatus, letters: Mapping[str, str], glyphs: Glyphs) -> Text:
     return drawing.append("]").append("".join(rest), style="red")
 
 
-def _free_places(node: NodeStatus) -> Sequence[int]:
+def free_places(node: NodeStatus) -> Sequence[int]:
+    """Return where the free GPUs of a node are drawn: at their indexes when all are known, otherwise last."""
     known = node.free_indexes or ()
     if len(known) == node.free and all(0 <= index < node.gpus for index in known):
         return known

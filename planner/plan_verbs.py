@@ -1,0 +1,203 @@
+"""What the verbs about plans do: plan, judge, report."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import structs
+
+from islander.cluster.snapshot import ClusterSnapshot
+from islander.policy.settings import PolicySettings
+from planner.check import check_plan
+from planner.console import Terminal
+from planner.errors import PlannerError
+from planner.options import PlanOptions
+from planner.output import Format
+from planner.pictures import NodePicture, pictures
+from planner.plan import MovePlan, PlanVerdict
+from planner.plan_file import read_plan, write_output, write_plan
+from planner.plan_words import amount
+from planner.render import moves as showing
+from planner.render.table import Column, Table, markdown_text
+from planner.solve_progress import SolveProgress
+from planner.source import Source
+from planner.verbs import read_source, warn, wrote_document, wrote_table
+
+PROPOSED, NOT_IN_FULL, NOT_VALID, INTERRUPTED = 2, 3, 4, 130
+_INTERRUPTED_WARNING = "the search was interrupted"
+# Tables for people end here; -o wide shows everything.
+_ROWS_SHOWN = 20
+
+
+def plan_to_move(
+    source: Source,
+    terminal: Terminal,
+    output: Format,
+    options: PlanOptions,
+    file: Path | None,
+    *,
+    detailed: bool = False,
+) -> int:
+    """Print a `MovePlan`, write it to `file` if there is one, and return the exit code."""
+    # The solver takes long to load; every other verb does without it.
+    from planner.moves import plan_moves
+
+    settings = PolicySettings()
+    snapshot = read_source(source, terminal)
+    with SolveProgress(terminal) as progress:
+        plan = plan_moves(snapshot, settings, options, datetime.now(UTC), progress)
+    warn(plan.warnings, terminal)
+    if file is not None:
+        write_plan(plan, file)
+    if not wrote_document(plan, terminal, output):
+        drawn = pictures(plan, snapshot, settings)
+        if output is Format.MARKDOWN:
+            terminal.write(plan_markdown(plan, drawn, terminal))
+        elif not wrote_table(showing.step_table(plan), terminal, output):
+            print_plan(plan, drawn, terminal, wide=output is Format.WIDE)
+            _print_what_next(plan, terminal, file)
+    return exit_code(plan, detailed=detailed)
+
+
+def exit_code(plan: MovePlan, *, detailed: bool) -> int:
+    """Return the exit code that a plan ends with."""
+    if any(warning.startswith(_INTERRUPTED_WARNING) for warning in plan.warnings):
+        return INTERRUPTED
+    if not detailed:
+        return 0
+    if plan.unadmitted or plan.outcome in ("infeasible", "no-answer-in-time"):
+        return NOT_IN_FULL
+    return PROPOSED if plan.steps else 0
+
+
+def print_plan(plan: MovePlan, drawn: list[NodePicture], terminal: Terminal, *, wide: bool = False) -> None:
+    """Print a plan for people: what it achieves, the nodes, the steps and their risks, what stays as it is."""
+    terminal.lines(showing.title_lines(plan))
+    shown = drawn if wide else drawn[:_ROWS_SHOWN]
+    if shown:
+        terminal.lines([""])
+        terminal.table(showing.node_table(shown, terminal.glyphs))
+        _more(len(drawn) - len(shown), "nodes", terminal)
+        terminal.lines([showing.legend(shown)])
+    tables = [showing.step_table(plan, wide=wide, risks=wide), showing.admission_table(plan)]
+    tables += [showing.refusal_table(plan)]
+    for table in tables:
+        _print_table(table, terminal, wide=wide)
+        if table is tables[0] and not wide:
+            terminal.lines(showing.risk_lines(plan))
+    if wide:
+        _print_table(showing.immovable_table(plan), terminal, wide=True)
+        _print_table(showing.phase_table(plan), terminal, wide=True)
+    elif plan.immovable:
+        terminal.lines(["", showing.immovable_line(plan)])
+    _print_table(showing.outlook_table(plan), terminal, wide=True)
+
+
+def plan_markdown(plan: MovePlan, drawn: list[NodePicture], terminal: Terminal) -> str:
+    """Return a plan as Markdown, ready for a merge request."""
+    lines = [str(line) for line in showing.title_lines(plan)]
+    blocks = [f"**{lines[0]}**", "  \n".join(lines[1:])]
+    if drawn:
+        blocks += [markdown_text(showing.node_table(drawn, terminal.glyphs, code=True)), showing.legend(drawn)]
+    tables = [showing.step_table(plan), showing.admission_table(plan), showing.refusal_table(plan)]
+    blocks += [markdown_text(table) for table in (*tables, showing.outlook_table(plan)) if table.rows]
+    blocks += [line for line in [showing.immovable_line(plan)] if line]
+    return "\n\n".join(block.rstrip("\n") for block in blocks if block) + "\n"
+
+
+def judge_plan(name: str, source: Source, terminal: Terminal, output: Format) -> int:
+    """Print the `PlanVerdict` on a plan and return the exit code: 4 when it does not hold."""
+    plan, snapshot = _plan_and_cluster(name, source, terminal)
+    verdict = check_plan(plan, snapshot, PolicySettings())
+    verdict = structs.replace(verdict, warnings=[*doubts(plan, datetime.now(UTC)), *verdict.warnings])
+    warn(verdict.warnings, terminal)
+    if not wrote_document(verdict, terminal, output) and not wrote_table(_violation_table(verdict), terminal, output):
+        waves = len({step.wave for step in plan.steps})
+        size = f"{amount(len(plan.steps), 'step')} in {amount(waves, 'wave')}"
+        if verdict.valid:
+            terminal.lines([f"{plan.id} holds: {size}, {len(plan.admits)} admitted"])
+        else:
+            terminal.lines([f"{plan.id} does not hold: {amount(len(verdict.violations), 'violation')}", ""])
+            terminal.table(_violation_table(verdict))
+    return 0 if verdict.valid else NOT_VALID
+
+
+def doubts(plan: MovePlan, now: datetime) -> list[str]:
+    """Return what speaks for making a new plan, whatever the cluster looks like."""
+    found = []
+    if plan.with_id().id != plan.id:
+        found.append(f"the plan was changed after it was made: its content does not belong to the id {plan.id}")
+    try:
+        expires = datetime.fromisoformat(plan.expires_at)
+    except ValueError:
+        return [*found, f"expiresAt {plan.expires_at[:40]!r} is no time"]
+    if expires.tzinfo is None or expires < now:
+        found.append(f"the plan expired at {plan.expires_at}; what holds now may be better done by a new one")
+    return found
+
+
+def write_report(name: str, source: Source, terminal: Terminal, file: Path | None) -> None:
+    """Write the HTML report of a plan to a file, or to stdout."""
+    from planner.render.report.page import report_html
+
+    plan = read_plan(name)
+    snapshot = None
+    if named_source(source):
+        snapshot = _cluster_beside(name, source, terminal)
+    else:
+        try:
+            snapshot = read_source(source, terminal)
+        except PlannerError as problem:
+            terminal.note(f"warning: the report does not draw the nodes: {problem}")
+    html = report_html(plan, snapshot, PolicySettings())
+    if file is None:
+        terminal.write(html)
+        return
+    write_output(html, file)
+    terminal.note(f"wrote {file}")
+
+
+def named_source(source: Source) -> bool:
+    """Return whether some flag says where the cluster comes from."""
+    return bool(source.files or source.extender or source.kubeconfig or source.context)
+
+
+def _plan_and_cluster(name: str, source: Source, terminal: Terminal) -> tuple[MovePlan, ClusterSnapshot]:
+    plan = read_plan(name)
+    return plan, _cluster_beside(name, source, terminal)
+
+
+def _cluster_beside(name: str, source: Source, terminal: Terminal) -> ClusterSnapshot:
+    if name == "-" and "-" in source.files:
+        raise PlannerError("plan and --snapshot cannot both come from stdin; name a file for one of them")
+    return read_source(source, terminal)
+
+
+def _print_what_next(plan: MovePlan, terminal: Terminal, file: Path | None) -> None:
+    if file is not None:
+        terminal.note(f"wrote {file}")
+    if plan.steps:
+        name = str(file) if file is not None else "PLAN (write it with --output-file)"
+        terminal.note(f"judge it again: islander check {name}; for the review: islander report {name}")
+
+
+def _print_table(table: Table, terminal: Terminal, *, wide: bool) -> None:
+    if not table.rows:
+        return
+    terminal.lines([""])
+    shown = Table(table.columns, table.rows if wide else table.rows[:_ROWS_SHOWN])
+    terminal.table(shown)
+    _more(len(table.rows) - len(shown.rows), "rows", terminal)
+
+
+def _more(number: int, what: str, terminal: Terminal) -> None:
+    if number > 0:
+        terminal.lines([f"{number} more {what}; -o wide shows all"])
+
+
+def _violation_table(verdict: PlanVerdict) -> Table:
+    return Table(
+        (Column("STEP"), Column("CODE"), Column("WHY", shrinks=True)),
+        tuple((violation.step or "-", violation.code, violation.message) for violation in verdict.violations),
+    )
