@@ -216,8 +216,8 @@ def filter_answer(args: ExtenderArgs, outcome: Filtered) -> bytes:
     answer: dict[str, Any] = {
         "Nodes": None,
         "NodeNames": None,
-        "FailedNodes": _sentences(outcome.refused, curable=True),
-        "FailedAndUnresolvableNodes": _sentences(outcome.refused, curable=False),
+        "FailedNodes": _sentences(outcome.refused, curable=True, plain=args.plain),
+        "FailedAndUnresolvableNodes": _sentences(outcome.refused, curable=False, plain=args.plain),
         "Error": "",
     }
     if args.nodes is not None:
@@ -229,12 +229,16 @@ def filter_answer(args: ExtenderArgs, outcome: Filtered) -> bytes:
     return _encoder.encode(answer)
 
 
-def _sentences(refused: Mapping[Code, Sequence[str]], *, curable: bool) -> dict[str, str]:
-    sentences: dict[str, str] = {}
-    for code, names in refused.items():
-        if is_curable(code) is curable:
-            sentences |= dict.fromkeys(names, REASONS[code].sentence)
-    return sentences
+def _sentences(refused: Mapping[Code, Sequence[str]], *, curable: bool, plain: bool) -> dict[str, str] | msgspec.Raw:
+    chosen = {REASONS[code].sentence: names for code, names in refused.items() if names and is_curable(code) is curable}
+    if not plain:
+        return {name: sentence for sentence, names in chosen.items() for name in names}
+    # As in `priority_answer`: one join in the place of thousands of entries.
+    woven = []
+    for sentence, names in chosen.items():
+        between = f'":"{sentence}","'
+        woven.append(f'"{between.join(names)}":"{sentence}"')
+    return msgspec.Raw(f"{{{','.join(woven)}}}".encode())
 
 
 def is_curable(code: Code) -> bool:
