@@ -87,7 +87,7 @@ class Listen(_Section):
         How long an idle connection stays open. kube-scheduler's client drops its own after 90 s; a server that is
         first loses the race now and then, and a lost POST is not sent again.
     request_timeout
-        How long a client that has begun a request may be silent.
+        How long a request may take to arrive, from its first byte to its last.
     max_body_bytes
         Larger bodies are answered 413. The default takes whole `Nodes` of some thousand nodes; names need far less.
     """

@@ -87,7 +87,10 @@ class Decider:
         kept = codes == ACCEPTED
         if kept.all():
             return Filtered()
-        refused = {CODES[i]: list(compress(names, (codes == i).tolist())) for i in np.unique(codes[~kept]).tolist()}
+        refused = {
+            CODES[i]: list(compress(names, (codes == i).tolist()))
+            for i in np.flatnonzero(np.bincount(codes[~kept])).tolist()
+        }
         return Filtered(kept.tolist(), refused)
 
     def prioritize(self, args: ExtenderArgs) -> list[int]:
