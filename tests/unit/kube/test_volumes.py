@@ -107,3 +107,11 @@ def test_a_dump_with_claims_and_volumes_is_loaded(tmp_path: Any) -> None:
 def test_a_snapshot_with_volumes_survives_being_written_and_read() -> None:
     snapshot = a_snapshot(a_node(), a_claim(volume="pv1"), a_volume(zone="z1"), a_volume("pv2", local=True))
     assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+
+
+def test_a_claim_of_a_pod_ends_with_it() -> None:
+    owner = {"kind": "Pod", "name": "p1", "uid": "u", "apiVersion": "v1", "controller": True}
+    claim = claim_object()
+    claim["metadata"]["ownerReferences"] = [owner]
+    assert parsed(claim).ephemeral
+    assert not parsed(claim_object()).ephemeral

@@ -329,20 +329,37 @@ class TestRulesBetweenPods:
     def test_a_pod_that_excluded_others_does_so_no_more_once_it_has_left(self) -> None:
         assert codes(judged(self.cluster(), move(self.Y, "c"), move(self.X, "b", 2))) == []
 
+    SPREAD = (SpreadConstraint(names.ZONE, 1, (Requirement("app", "In", ("q",)),)),)
+
+    def spread(self, *pods: Pod) -> ClusterSnapshot:
+        """Nodes a, b and e in zone 1, d in zone 2, f in none."""
+        zones = {
+            "a": {names.ZONE: "1"},
+            "b": {names.ZONE: "1"},
+            "e": {names.ZONE: "1"},
+            "d": {names.ZONE: "2"},
+            "f": {},
+        }
+        nodes = [a_node(name, labels=labels) for name, labels in zones.items()]
+        return a_snapshot(*nodes, *pods, *workloads_of(pods), waits(8))
+
     def test_a_spread_is_judged_as_if_others_of_the_wave_had_left_already(self) -> None:
-        # Once a sibling has left zone 2, X in zone 1 would be the second there against none.
-        rule = (SpreadConstraint(names.ZONE, 1, (Requirement("app", "In", ("q",)),)),)
-        one = a_replica("q1", 1, "a", labels={"app": "q"}, spread=rule)
+        one = a_replica("q1", 1, "a", labels={"app": "q"}, spread=self.SPREAD)
         two = a_replica("q2", 1, "d", labels={"app": "q"})
-        far = a_replica("q3", 1, "b", labels={"app": "q"}, spread=rule)
-        pods = (one, two, far)
-        zones = {"a": "1", "b": "1", "d": "2", "e": "1", "f": "3"}
-        nodes = [a_node(name, labels={names.ZONE: zone}) for name, zone in zones.items()]
-        snapshot = a_snapshot(*nodes, *pods, *workloads_of(pods), waits(8))
-        assert codes(judged(snapshot, move(far, "f"))) == []
-        assert codes(judged(snapshot, move(two, "f"), move(one, "e", 2))) == [("q1-2", Code.TOPOLOGY_SPREAD)]
-        found = codes(judged(snapshot, move(two, "f"), move(one, "e")))
-        assert ("q1-1", Code.TOPOLOGY_SPREAD) in found
+        three = a_replica("q3", 1, "b", labels={"app": "q"})
+        snapshot = self.spread(one, two, three)
+        assert codes(judged(snapshot, move(one, "e"))) == []
+        # Once the other has left zone 2, this one would be the second in zone 1 against none.
+        assert codes(judged(snapshot, move(one, "e"), move(two, "f"))) == [("q1-1", Code.TOPOLOGY_SPREAD)]
+        assert codes(judged(snapshot, move(one, "e"), move(two, "f", 2))) == []
+
+    def test_a_spread_is_judged_as_if_others_of_the_wave_were_in_both_places(self) -> None:
+        one = a_replica("q1", 1, "a", labels={"app": "q"}, spread=self.SPREAD)
+        two = a_replica("q2", 1, "d", labels={"app": "q"})
+        three = a_replica("q3", 1, "b", labels={"app": "q"})
+        snapshot = self.spread(one, two, three)
+        assert codes(judged(snapshot, move(one, "e"), move(three, "a"))) == [("q1-1", Code.TOPOLOGY_SPREAD)]
+        assert codes(judged(snapshot, move(one, "e"), move(three, "a", 2))) == []
 
 
 class TestVolumes:
@@ -431,6 +448,25 @@ class TestPriorities:
         steps = move(makes_room, "n3"), move(mover, "n2", 2), admit(urgent, "n1", 2), admit(patient, "n2", 2)
         assert codes(judged(snapshot, *steps)) == []
 
+    def test_a_pod_moves_for_one_of_equal_priority_though_a_lower_one_is_served_too(self) -> None:
+        equal, patient = waits(8, "equal", priority=50), waits(4, "patient", priority=10)
+        snapshot, first = self.two_tiers(equal, patient)
+        assert codes(judged(snapshot, move(first, "n3"), admit(equal, "n1"), admit(patient, "n2", 0))) == []
+
+    def test_all_of_a_group_are_needed_when_one_of_them_is(self) -> None:
+        crew = a_workload("big", kind="LeaderWorkerSet", replicas=2, group_size=2)
+        fields: dict[str, Any] = {
+            "gpus": 8,
+            "priority": 50,
+            "owner": Owner("StatefulSet", "big", "u", "apps/v1"),
+            "labels": {names.LWS_NAME: "big", names.LWS_GROUP_INDEX: "0"},
+        }
+        one, two = a_pod("big-0", node="n1", **fields), a_pod("big-0-1", node="n2", **fields)
+        urgent, patient = waits(8, "urgent", node_selector={names.HOSTNAME: "n1"}), waits(8, "patient", priority=10)
+        snapshot = a_snapshot(*map(a_node, ("n1", "n2", "n3", "n4")), crew, one, two, urgent, patient)
+        steps = move(one, "n3"), move(two, "n4"), admit(urgent, "n1"), admit(patient, "n2")
+        assert codes(judged(snapshot, *steps)) == []
+
     def test_freeing_nodes_may_move_anybody_who_may_move(self) -> None:
         high = a_replica("high", 2, "n1", priority=1000)
         snapshot = a_snapshot(a_node("n1"), a_node("n2"), high, *workloads_of([high]), waits(16))
@@ -477,6 +513,10 @@ class TestStalePlans:
         verdict = self.verdict(now)
         assert ("a2-1", code) in codes(verdict)
         assert any("another snapshot" in warning for warning in verdict.warnings)
+
+    def test_a_first_step_without_a_uid_proves_nothing(self) -> None:
+        snapshot = four_nodes(waits(4))
+        assert codes(judged(snapshot, move(A2, "b", uid=""))) == [("a2-1", MoveCode.STALE_POD)]
 
     def test_a_pod_that_is_gone_is_named(self) -> None:
         assert ("a2-1", MoveCode.STALE_POD) in codes(self.verdict(four_nodes(waits(4), without=("a2",))))

@@ -350,6 +350,13 @@ class TestGroups:
             "default/gang": ("default/p1", "default/p2")
         }
 
+    def test_replicas_of_a_stateful_set_are_no_gang_though_kueue_groups_them(self) -> None:
+        owner = Owner("StatefulSet", "chat", "u", "apps/v1")
+        labels = {names.KUEUE_QUEUE: "q", names.KUEUE_POD_GROUP: "chat"}
+        fields: dict[str, Any] = {"owner": owner, "labels": labels}
+        may = replica("p1", annotations={names.MOVABLE: "true"}, **fields)
+        assert code_of(may, replica("p2", **fields)) is None
+
 
 class TestVolumes:
     NODES = tuple(a_node(name, labels={names.ZONE: zone}) for name, zone in [("n1", "z1"), ("n2", "z2"), ("n3", "z1")])
@@ -395,6 +402,10 @@ class TestVolumes:
     def test_the_volume_of_a_pod_that_ends_with_it_holds_nothing(self) -> None:
         claim = msgspec.structs.replace(a_claim(volume="pv1"), ephemeral=True)
         assert self.problem(claim, a_volume("pv1", zone="z1")).movable["default/p1"].pod.spec.node_terms is None
+
+    def test_an_unknown_volume_that_ends_with_its_pod_holds_nothing(self) -> None:
+        claim = msgspec.structs.replace(a_claim(volume="pv1"), ephemeral=True)
+        assert "default/p1" in self.problem(claim).movable
 
     def test_the_terms_of_the_pod_and_of_two_volumes_must_all_hold(self) -> None:
         claims = a_claim("data", volume="pv1"), a_claim("more", volume="pv2")

@@ -144,7 +144,8 @@ class TestGoal:
         assert [(t.key, t.operator) for t in demand.pod.spec.tolerations] == [(names.NVIDIA_GPU, "Exists")]
 
     def test_a_goal_has_the_highest_priority_among_gpu_pods(self) -> None:
-        pods = a_pod("high", node="n1", priority=700), a_pod("cpu", gpus=0, priority=900)
+        system = a_pod("system", node="n1", priority=2_000_000_000)
+        pods = a_pod("high", node="n1", priority=700), a_pod("cpu", gpus=0, priority=900), system
         assert pose(*pods, options=PlanOptions(goal=Goal(2))).demands[0].priority == 700
 
     @pytest.mark.parametrize(
