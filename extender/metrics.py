@@ -59,6 +59,10 @@ class Metrics:
         if cluster is not None:
             registry.register(cluster)
 
+    def predicted(self, hit: bool) -> None:
+        """Count a pick of kubelet."""
+        self.predictions.labels("hit" if hit else "miss").inc()
+
     def expose(self) -> bytes:
         """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)
