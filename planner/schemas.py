@@ -11,11 +11,14 @@ from islander.cluster.snapshot_json import KIND, SnapshotDocument
 from islander.policy.explain import PodExplanation
 from islander.policy.status import ClusterStatus
 from planner.errors import PlannerError
+from planner.plan import MovePlan, PlanVerdict
 
 KINDS: dict[str, type[msgspec.Struct]] = {
     KIND: SnapshotDocument,
     "ClusterStatus": ClusterStatus,
     "PodExplanation": PodExplanation,
+    "MovePlan": MovePlan,
+    "PlanVerdict": PlanVerdict,
 }
 
 

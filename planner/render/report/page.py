@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
 
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.reasons import ReasonText
@@ -79,6 +80,7 @@ def report_html(plan: MovePlan, snapshot: ClusterSnapshot | None, settings: Poli
     """
     folder = files("planner.render.report")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["with_code"] = _with_code
     template = environment.from_string((folder / "report.html.j2").read_text(encoding="utf-8"))
     cluster = _cluster(plan, snapshot, settings) if snapshot is not None else None
     return template.render(
@@ -100,6 +102,14 @@ def report_html(plan: MovePlan, snapshot: ClusterSnapshot | None, settings: Poli
         cell=strips.CELL,
         pad=strips.PAD,
     )
+
+
+def _with_code(text: str) -> Markup:
+    """Return escaped text in which what stands between backticks is code."""
+    parts = [escape(part) for part in text.split("`")]
+    if len(parts) % 2 == 0:
+        return escape(text)
+    return Markup().join(Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts))
 
 
 def _cluster(plan: MovePlan, snapshot: ClusterSnapshot, settings: PolicySettings) -> Cluster:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from planner.plan import MovePlan
 from planner.plan_words import amount
 
-WIDTH, HEIGHT, COLUMN_GAP, ROW_GAP, PAD, HEAD = 200, 58, 56, 14, 8, 26
+WIDTH, HEIGHT, COLUMN_GAP, ROW_GAP, PAD, HEAD = 220, 58, 56, 14, 8, 26
 # Larger plans are drawn as one box per wave.
 MOST_BOXES = 40
 _NAME_LENGTH = 27
@@ -114,7 +114,7 @@ def _graph(
     waves = len({step.wave for step in plan.steps})
     sentence = (
         f"{amount(len(plan.steps), 'step')} in {amount(waves, 'wave')}, then "
-        f"{amount(len(plan.admits), 'replica')} start; the table of steps says the same in words"
+        f"{amount(len(plan.admits), 'admission')}; the table of steps says the same in words"
     )
     width = max(box.x for box in boxes) + WIDTH + PAD
     height = max(box.y for box in boxes) + HEIGHT + PAD

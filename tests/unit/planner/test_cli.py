@@ -13,7 +13,7 @@ from islander.cluster.snapshot_json import decode_snapshot, encode_snapshot
 from planner.cli import main
 from tests.builders import a_node, a_pod, a_snapshot, node_object, pod_object
 
-VERBS = ("status", "explain", "snapshot", "schema", "demo", "version")
+VERBS = ("status", "explain", "plan", "check", "report", "snapshot", "schema", "demo", "version")
 
 
 @pytest.fixture
@@ -222,9 +222,9 @@ def test_a_reader_that_has_enough_is_no_error(file):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [*VERBS, "plan moves"])
 def test_help_of_every_verb_ends_with_two_examples(capsys, verb):
-    code, out, _ = run(capsys, verb, "--help")
+    code, out, _ = run(capsys, *verb.split(), "--help")
     assert code == 0
     _, _, examples = out.partition("Examples:\n")
     lines = examples.strip().splitlines()

@@ -7,10 +7,14 @@ import pytest
 
 from islander.cluster.snapshot_json import encode_snapshot
 from islander.policy.explain import explain_pod
+from islander.policy.settings import PolicySettings
 from islander.policy.status import cluster_status
+from planner.check import check_plan
 from planner.output import document_of, json_text
+from planner.plan import Unadmitted
 from planner.schemas import KINDS, schema_of
 from tests.builders import a_node, a_pod, a_snapshot
+from tests.plan_builders import a_plan
 
 _TYPES: dict[str, Any] = {
     "string": str,
@@ -77,6 +81,8 @@ DOCUMENTS = {
     "ClusterSnapshot": json.loads(encode_snapshot(SNAPSHOT)),
     "ClusterStatus": json.loads(json_text(document_of(cluster_status(SNAPSHOT)))),
     "PodExplanation": json.loads(json_text(document_of(explain_pod(SNAPSHOT, SNAPSHOT.pods[-1])))),
+    "MovePlan": json.loads(json_text(document_of(a_plan(unadmitted=[Unadmitted("x/y", "PDB_ZERO", "wait")])))),
+    "PlanVerdict": json.loads(json_text(document_of(check_plan(a_plan(), SNAPSHOT, PolicySettings())))),
 }
 
 
