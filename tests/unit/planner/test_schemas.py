@@ -53,7 +53,8 @@ def violations(value, schema, root, path="$"):
             if name not in value:
                 yield f"{path}: {name} is missing"
         for name, part in value.items():
-            known = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
+            anything = None if "properties" in schema else {}
+            known = schema.get("properties", {}).get(name, schema.get("additionalProperties", anything))
             if known is None:
                 yield f"{path}: {name} is not in the schema"
             elif isinstance(known, dict):
