@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
+
+import networkx as nx
 
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
@@ -115,6 +117,7 @@ class _Replay:
         self._start = World.of(snapshot)
         self._arrivals: dict[int, list[_Arrival]] = {}
         self._admitted: dict[int, list[tuple[Demand, _Arrival]]] = {}
+        self._together: Mapping[str, frozenset[str]] = {}
 
     def run(self) -> None:
         """Carry out every wave and admission, and note what does not hold."""
@@ -145,6 +148,7 @@ class _Replay:
         or above is not admitted.
         """
         served = [demand.priority for wave in self._admitted.values() for demand, _ in wave]
+        self._together = self._nodes_that_depend()
         for arrivals in self._arrivals.values():
             for arrival in arrivals:
                 priority = arrival.pod.spec.priority
@@ -251,6 +255,22 @@ class _Replay:
             self._findings.add(arrival.step, refusal.code, message + detail)
         return _after(world, arrivals)
 
+    def _nodes_that_depend(self) -> dict[str, frozenset[str]]:
+        """Return for each node of the plan those whose room has to do with its own, through steps and groups.
+
+        Rules between pods reach everywhere; where there are any, all nodes of the plan belong together.
+        """
+        graph: nx.Graph[str] = nx.Graph()
+        for arrival in (arrival for wave in self._arrivals.values() for arrival in wave):
+            graph.add_edge(arrival.origin, arrival.node)
+            movable = self._problem.movable.get(arrival.pod.key)
+            if movable is not None and movable.group is not None:
+                graph.add_edge(f"group {movable.group}", arrival.node)
+        for _, arrival in (admitted for wave in self._admitted.values() for admitted in wave):
+            graph.add_node(arrival.node)
+        parts = [set(graph.nodes)] if self._start.has_rules else nx.connected_components(graph)
+        return {node: frozenset(part) for part in parts for node in part}
+
     def _all_admitted_without(self, dropped: _Arrival, priority: int) -> bool:
         """Return whether all admissions of a priority or above still fit when one pod, or its group, does not move."""
         movable = self._problem.movable.get(dropped.pod.key)
@@ -258,10 +278,13 @@ class _Replay:
         if movable is not None and movable.group is not None:
             stays.update(self._problem.groups[movable.group])
         world = self._start
+        nodes = self._together[dropped.node]
         for wave in sorted({*self._arrivals, *self._admitted}):
             before = world
             moved = []
             for arrival in self._arrivals.get(wave, ()):
+                if arrival.node not in nodes:
+                    continue
                 if arrival.pod.key in stays or (not arrival.stays and _refusal(before, arrival) is not None):
                     stays.add(arrival.pod.key)
                 else:
@@ -269,7 +292,7 @@ class _Replay:
                     before = before if arrival.stays else before.arrived(arrival.pod, arrival.node)
             world = _after(world, moved)
             for demand, arrival in self._admitted.get(wave, ()):
-                if demand.priority >= priority:
+                if demand.priority >= priority and arrival.node in nodes:
                     if _refusal(world, arrival) is not None:
                         return False
                     world = world.arrived(arrival.pod, arrival.node)

@@ -116,9 +116,7 @@ class Movability:
             if node.annotation(names.KARPENTER_DO_NOT_DISRUPT) not in (None, "", "false")
             or node.annotation(names.SCALE_DOWN_DISABLED) == "true"
         }
-        self._budgets: defaultdict[str, list[DisruptionBudget]] = defaultdict(list)
-        for budget in snapshot.budgets:
-            self._budgets[budget.namespace].append(budget)
+        self._budgets = _BudgetIndex(snapshot.budgets)
         self._budgets_of: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[DisruptionBudget, ...]] = {}
         self._serving: defaultdict[str, set[str]] = defaultdict(set)
         for pod in snapshot.pods:
@@ -138,9 +136,7 @@ class Movability:
         memo = (pod.namespace, pod.labels)
         found = self._budgets_of.get(memo)
         if found is None:
-            labels = dict(pod.labels)
-            found = tuple(b for b in self._budgets.get(pod.namespace, ()) if selects(b.selector, labels))
-            self._budgets_of[memo] = found
+            found = self._budgets_of[memo] = self._budgets.selecting(pod)
         return found
 
     def budget_of(self, pod: Pod) -> DisruptionBudget | None:
@@ -218,6 +214,28 @@ class Movability:
         if workload is not None and workload.replicas is not None:
             return workload.replicas < 2 or workload.ready_replicas - pod.ready < 1
         return not self._serving.get(key, set()) - {group_of(pod) or pod.key}
+
+
+class _BudgetIndex:
+    """Budgets by a label that they ask for, so that a pod meets only those that may select it."""
+
+    def __init__(self, budgets: Sequence[DisruptionBudget]) -> None:
+        self._by_label: defaultdict[tuple[str, str, str], list[DisruptionBudget]] = defaultdict(list)
+        self._others: defaultdict[str, list[DisruptionBudget]] = defaultdict(list)
+        for budget in budgets:
+            asked = next((r for r in budget.selector or () if r.operator == "In"), None)
+            if asked is None:
+                self._others[budget.namespace].append(budget)
+            else:
+                for value in set(asked.values):
+                    self._by_label[budget.namespace, asked.key, value].append(budget)
+
+    def selecting(self, pod: Pod) -> tuple[DisruptionBudget, ...]:
+        labels = dict(pod.labels)
+        candidates = list(self._others.get(pod.namespace, ()))
+        for key, value in pod.labels:
+            candidates += self._by_label.get((pod.namespace, key, value), ())
+        return tuple(budget for budget in candidates if selects(budget.selector, labels))
 
 
 def unreadable_annotations(pods: Sequence[Pod]) -> list[str]:
