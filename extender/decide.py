@@ -212,6 +212,6 @@ def _order_of_best(names: Sequence[str], ranks: npt.NDArray[np.int64]) -> npt.ND
     """Return 0 for the node that is first by name among those with the highest rank, and 1 for all others."""
     order = np.ones(len(names), dtype=np.int64)
     if len(names):
-        best = np.flatnonzero(ranks == ranks.max()).tolist()
-        order[min(best, key=names.__getitem__)] = 0
+        best = (ranks == ranks.max()).tolist()
+        order[names.index(min(compress(names, best)))] = 0
     return order

@@ -25,6 +25,7 @@ import msgspec
 import pytest
 from flask import Flask, Response, request
 
+from extender import wire
 from extender.cache import ClusterCache
 from extender.config import parse_config
 from extender.server import ExtenderServer
@@ -195,7 +196,7 @@ def cpu_per_call_ms(served: Served, verb: str, body: bytes, calls: int) -> float
 
 def measured_rows(shape: Shape, ours: Served, echo: Served, calls: int) -> list[str]:
     ask, ask_echo = ours[1], echo[1]
-    questions = [("filter", 4, ""), ("filter", 4, "required"), ("prioritize", 4, ""), ("prioritize", 1, "")]
+    questions = [("filter", 1, ""), ("filter", 4, "required"), ("prioritize", 1, ""), ("prioritize", 4, "")]
     times: dict[int, list[float]] = {i: [] for i in range(-1, len(questions))}
     bodies = [a_request(shape.nodes, gpus, topology) for _, gpus, topology in questions]
     firsts = [ask(verb, body)[0] for (verb, _, _), body in zip(questions, bodies, strict=True)]
@@ -299,15 +300,14 @@ def kubeconfig(url: str) -> dict[str, Any]:
 
 
 def echo_app() -> Flask:
-    """An application that parses the request and answers with its names."""
+    """An extender that does nothing: it parses the request and answers with its names."""
     app = Flask("echo", static_folder=None)
-    request_of, names_of = msgspec.json.Decoder(dict[str, msgspec.Raw]), msgspec.json.Decoder(list[str])
-    encoder = msgspec.json.Encoder()
 
     @app.post("/echo")
     def echo() -> Response:
-        names = names_of.decode(request_of.decode(request.get_data(cache=False))["NodeNames"])
-        return Response(encoder.encode({"NodeNames": names}), mimetype="application/json")
+        args = wire.parse_extender_args(request.get_data(cache=False))
+        assert not isinstance(args, wire.BadRequest)
+        return Response(wire.filter_answer(args, wire.Filtered()), mimetype="application/json")
 
     @app.get("/healthz")
     def healthz() -> Response:
