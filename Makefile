@@ -12,19 +12,19 @@ PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet --no-inp
 MINORS := 1.34 1.36 1.37
 ARGS ?=
 
-.PHONY: help demo demo-cluster test test-fast test-kwok test-matrix check format bench docs lock clean distclean
+.PHONY: browser help demo demo-cluster test test-fast test-kwok test-matrix check format bench docs lock clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
 	  printf '  make %-13s %s\n' "$$name" "$$text"; done
 
 demo: $(RUNTIME) ## the story of free 2,2,1,1 on bundled snapshots; no cluster, no Go
-	@$(PY) -m planner demo $(ARGS)
+	@$(PY) -m planner demo --output-dir artifacts/demo $(ARGS)
 
 demo-cluster: $(DEV) ## the same story on a real kube-scheduler over KWOK nodes
 	@$(PY) -m tests.kwok.demo $(ARGS)
 
-test: $(DEV) ## every test, the real control plane included (built once, then cached)
+test: $(DEV) browser ## every test, the real control plane included (built once, then cached)
 	@echo "== tests without a control plane"
 	@$(PY) -m pytest -m "not bench and not kwok" --cov --cov-report=term $(ARGS)
 	@echo "== tests on the real control plane"
@@ -62,6 +62,15 @@ lock: $(DEV) ## resolve the two lock files anew
 	  --custom-compile-command "make lock" --group build pyproject.toml -o requirements.lock >/dev/null
 	@$(VENV)/bin/uv --quiet pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
 	  --custom-compile-command "make lock" --group build --group dev pyproject.toml -o requirements-dev.lock >/dev/null
+
+# The test of the review page needs a browser; without one it is skipped, or fails where CI=true.
+browser:
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "== installing chromium, which opens the review page in a test"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
+	    >/dev/null 2>&1 || echo "make: chromium could not be installed; its test is skipped" >&2; \
+	else echo "make: no chromium here; its test is skipped (Debian: apt install chromium)" >&2; fi
 
 clean: ## remove caches and build results, keep .venv
 	@rm -rf build dist artifacts htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

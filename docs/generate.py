@@ -180,9 +180,9 @@ def _default(field: FieldInfo) -> str:
 
 def demo() -> str:
     """Return what the demo prints, as a block."""
-    command = [sys.executable, "-m", "planner", "demo"]
+    command = [sys.executable, "-m", "planner", "demo", "--output-dir", "artifacts/demo"]
     environment = os.environ | {"PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
-    told = subprocess.run(command, capture_output=True, check=True, env=environment)  # noqa: S603 - our own program
+    told = subprocess.run(command, capture_output=True, check=True, env=environment, cwd=ROOT)  # noqa: S603 - our own program
     return f"```\n{told.stdout.decode().strip()}\n```\n"
 
 

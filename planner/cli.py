@@ -190,13 +190,20 @@ def schema(
 
 @app.command(
     short_help="The story of free 2,2,1,1; needs no cluster.",
-    epilog=examples("PROGRAM demo", "PROGRAM demo | less -R"),
+    epilog=examples("PROGRAM demo", "PROGRAM demo --output-dir review"),
 )
-def demo() -> None:
+def demo(
+    output_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Leave the plan and its report there instead of in a temporary directory."),
+    ] = None,
+) -> None:
     """Tell the story of free 2,2,1,1 on bundled snapshots, with the real extender; needs no cluster."""
+    from tempfile import mkdtemp
+
     from planner.demo import tell
 
-    tell(Terminal.of_this_process())
+    tell(Terminal.of_this_process(), output_dir or Path(mkdtemp(prefix="islander-demo-")))
 
 
 @app.command(epilog=examples("PROGRAM version", "PROGRAM version -o json"))

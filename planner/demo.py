@@ -1,11 +1,13 @@
-"""The story of free 2,2,1,1: why a replica waits, what kube-scheduler hears, where replicas should go instead."""
+"""The story of free 2,2,1,1: why a replica waits, what kube-scheduler hears, where replicas go, what makes room."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.resources import as_file, files
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,14 +22,23 @@ from islander.policy.need import need_of
 from islander.policy.reasons import REASONS, Code
 from islander.policy.settings import PolicySettings
 from islander.policy.status import cluster_status
+from planner.check import check_plan
 from planner.closest import closest_node
 from planner.console import Terminal
 from planner.documents import read_documents
+from planner.errors import PlannerError
 from planner.extender_process import ExtenderProcess
 from planner.load import load_files
+from planner.moves import plan_moves
+from planner.options import PlanOptions
+from planner.pictures import pictures
+from planner.plan_file import write_output, write_plan
+from planner.plan_verbs import print_body
 from planner.render import explain as explaining
 from planner.render import status as showing
+from planner.render.moves import title_lines
 from planner.render.preference import preference_line
+from planner.render.report.page import report_html
 from planner.render.strip import letters_of, strip
 from planner.render.table import Cell, Column, Table
 
@@ -61,8 +72,8 @@ def bundled(name: str) -> Scene:
     return Scene(snapshot, tuple((pod, raw[pod.key]) for pod in waiting))
 
 
-def tell(terminal: Terminal) -> None:
-    """Tell the whole story."""
+def tell(terminal: Terminal, folder: Path) -> None:
+    """Tell the whole story; the plan, its snapshot and its report are left in `folder`."""
     stuck, mixed = bundled("four-nodes.yaml"), bundled("mixed-fleet.yaml")
     with (
         ExtenderProcess(encode_snapshot(stuck.snapshot)) as first,
@@ -76,7 +87,16 @@ def tell(terminal: Terminal) -> None:
         _chapter(terminal, "3. Where replicas go when islands are kept in mind: a mixed fleet")
         second.wait_until_ready()
         show_placements(mixed, second, terminal)
-    terminal.lines(["", "Your cluster:   islander status", "Your pod:       islander explain NAMESPACE/POD"])
+    _chapter(terminal, "4. The plan that makes room for the replica of chapter 1")
+    show_plan(stuck.snapshot, terminal, folder)
+    terminal.lines(
+        [
+            "",
+            "Your cluster:   islander status",
+            "Your pod:       islander explain NAMESPACE/POD",
+            "Your plan:      islander plan moves --output-file plan.json",
+        ]
+    )
 
 
 def show_free_gpus(snapshot: ClusterSnapshot, pod: Pod, terminal: Terminal) -> None:
@@ -174,6 +194,25 @@ def _show_required(scene: Scene, extender: ExtenderProcess, names: list[str], te
     lost = {node: reason for node, reason in after.refused.items() if node not in before.refused}
     told = "; ".join(f"{node}: {reason}" for node, reason in lost.items())
     terminal.lines([f"With {TOPOLOGY}: required the replica of 2 is refused there, {told}.", ""])
+
+
+def show_plan(snapshot: ClusterSnapshot, terminal: Terminal, folder: Path) -> None:
+    """Show the plan for the replica that waits, judge it, and write it down with its report."""
+    settings = PolicySettings()
+    plan = plan_moves(snapshot, settings, PlanOptions(), datetime.now(UTC))
+    terminal.lines(title_lines(plan))
+    letters = letters_of(cluster_status(snapshot, settings).nodes)
+    print_body(plan, pictures(plan, snapshot, settings), terminal, letters=letters)
+    verdict = check_plan(plan, snapshot, settings)
+    terminal.lines(["", f"Replayed without the solver: {'it holds' if verdict.valid else 'it does not hold'}."])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "cluster.json").write_bytes(encode_snapshot(snapshot))
+    except OSError as problem:
+        raise PlannerError(f"--output-dir {folder}: {problem.strerror}") from problem
+    write_plan(plan, folder / "plan.json")
+    write_output(report_html(plan, snapshot, settings), folder / "report.html")
+    terminal.lines([f"The plan: {folder / 'plan.json'}", f"For the review: {folder / 'report.html'}"])
 
 
 def call_of(pod: dict[str, Any], nodes: Iterable[str]) -> dict[str, Any]:

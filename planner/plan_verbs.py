@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -73,13 +74,33 @@ def exit_code(plan: MovePlan, *, detailed: bool) -> int:
 
 def print_plan(plan: MovePlan, drawn: list[NodePicture], terminal: Terminal, *, wide: bool = False) -> None:
     """Print a plan for people: what it achieves, the nodes, the steps and their risks, what stays as it is."""
-    terminal.lines(showing.title_lines(plan))
+    terminal.lines([*showing.title_lines(plan), showing.identity_line(plan)])
+    print_body(plan, drawn, terminal, wide=wide)
+    _print_table(showing.outlook_table(plan), terminal, wide=True)
+
+
+def print_body(
+    plan: MovePlan,
+    drawn: list[NodePicture],
+    terminal: Terminal,
+    *,
+    wide: bool = False,
+    letters: Mapping[str, str] | None = None,
+) -> None:
+    """Print the nodes, the steps and their risks, who starts, and what stays as it is.
+
+    Parameters
+    ----------
+    letters
+        Which letter stands for which workload; by default those of the nodes that are shown.
+    """
     shown = drawn if wide else drawn[:_ROWS_SHOWN]
     if shown:
         terminal.lines([""])
-        terminal.table(showing.node_table(shown, terminal.glyphs))
+        letters = showing.letters_for(shown) if letters is None else letters
+        terminal.table(showing.node_table(shown, letters, terminal.glyphs))
         _more(len(drawn) - len(shown), "nodes", terminal)
-        terminal.lines([showing.legend(shown)])
+        terminal.lines([showing.legend(shown, letters)])
     tables = [showing.step_table(plan, wide=wide, risks=wide), showing.admission_table(plan)]
     tables += [showing.refusal_table(plan)]
     for table in tables:
@@ -91,15 +112,16 @@ def print_plan(plan: MovePlan, drawn: list[NodePicture], terminal: Terminal, *, 
         _print_table(showing.phase_table(plan), terminal, wide=True)
     elif plan.immovable:
         terminal.lines(["", showing.immovable_line(plan)])
-    _print_table(showing.outlook_table(plan), terminal, wide=True)
 
 
 def plan_markdown(plan: MovePlan, drawn: list[NodePicture], terminal: Terminal) -> str:
     """Return a plan as Markdown, ready for a merge request."""
-    lines = [str(line) for line in showing.title_lines(plan)]
+    lines = [str(line) for line in (*showing.title_lines(plan), showing.identity_line(plan))]
     blocks = [f"**{lines[0]}**", "  \n".join(lines[1:])]
     if drawn:
-        blocks += [markdown_text(showing.node_table(drawn, terminal.glyphs, code=True)), showing.legend(drawn)]
+        letters = showing.letters_for(drawn)
+        table = showing.node_table(drawn, letters, terminal.glyphs, code=True)
+        blocks += [markdown_text(table), showing.legend(drawn, letters)]
     tables = [showing.step_table(plan), showing.admission_table(plan), showing.refusal_table(plan)]
     blocks += [markdown_text(table) for table in (*tables, showing.outlook_table(plan)) if table.rows]
     blocks += [line for line in [showing.immovable_line(plan)] if line]

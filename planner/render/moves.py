@@ -24,18 +24,28 @@ _STYLES = {
 
 
 def title_lines(plan: MovePlan) -> Iterator[Text | str]:
-    """Yield the headline, how sure it is, what it costs, and which plan this is."""
+    """Yield the headline, how sure it is, and what it costs."""
     yield Text(headline(plan), style="bold")
     if sure := proof(plan):
         yield sure
     if plan.steps:
         yield f"Cost: {cost(plan)}."
-    yield f"plan {plan.id}  goal: {plan.goal}  expires {plan.expires_at}"
 
 
-def node_table(drawn: Sequence[NodePicture], glyphs: Glyphs, *, code: bool = False) -> Table:
+def identity_line(plan: MovePlan) -> str:
+    """Return which plan this is."""
+    return f"plan {plan.id}  goal: {plan.goal}  expires {plan.expires_at}"
+
+
+def letters_for(drawn: Sequence[NodePicture]) -> dict[str, str]:
+    """Give each workload of the drawings a letter."""
+    return letters_by_gpus(held_by_workload(drawn))
+
+
+def node_table(
+    drawn: Sequence[NodePicture], letters: Mapping[str, str], glyphs: Glyphs, *, code: bool = False
+) -> Table:
     """Return the nodes that the plan touches, before and after, one cell per GPU; `code` marks strips for Markdown."""
-    letters = letters_by_gpus(held_by_workload(drawn))
 
     def strip(cells: Sequence[Cell]) -> Text:
         drawing = _strip(cells, letters, glyphs)
@@ -55,10 +65,10 @@ def node_table(drawn: Sequence[NodePicture], glyphs: Glyphs, *, code: bool = Fal
     )
 
 
-def legend(drawn: Sequence[NodePicture]) -> str:
-    """Return which letter stands for which workload, in one line."""
-    letters = letters_by_gpus(held_by_workload(drawn))
-    return "  ".join(f"{letter} {short_workload(workload)}" for workload, letter in letters.items())
+def legend(drawn: Sequence[NodePicture], letters: Mapping[str, str]) -> str:
+    """Return which letter stands for which workload of the drawings, in one line."""
+    shown = held_by_workload(drawn)
+    return "  ".join(f"{letter} {short_workload(name)}" for name, letter in letters.items() if name in shown)
 
 
 def short_workload(workload: str) -> str:

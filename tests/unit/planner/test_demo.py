@@ -7,15 +7,22 @@ import pytest
 from islander.policy.explain import explain_pod
 from planner.cli import main
 from planner.demo import bundled
+from planner.plan_file import read_plan
 
 
 @pytest.fixture(scope="module")
-def story():
+def folder(tmp_path_factory):
+    """Where the story leaves its files."""
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def story(folder):
     """What `islander demo` prints, line by line."""
     with pytest.MonkeyPatch.context() as patch:
         out = io.StringIO()
         patch.setattr("sys.stdout", out)
-        assert main(["demo"]) == 0
+        assert main(["demo", "--output-dir", str(folder)]) == 0
     return out.getvalue().splitlines()
 
 
@@ -69,6 +76,22 @@ def test_what_the_extender_scores_highest_is_what_explain_ranks_first(story):
         assert story[i + 1].startswith(f"  {best} comes before ")
 
 
-def test_the_story_fits_a_usual_terminal_and_two_screens(story):
-    assert max(len(line) for line in story) <= 120
-    assert len(story) <= 90
+def test_the_move_that_chapter_1_names_is_the_one_that_is_planned(story, folder):
+    assert "1 move makes room for 1 of 1 pending replica." in story
+    plan = read_plan(str(folder / "plan.json"))
+    assert [(s.pod, s.from_node, s.to_node) for s in plan.steps] == [
+        ("search/embed-5d4c7b9f8-q8r2t", "gpu-a", "gpu-b"),
+    ]
+    assert [(a.pod, a.node) for a in plan.admits] == [("chat/llama-70b-7c9f8d5b6-r5d8c", "gpu-a")]
+
+
+def test_the_story_ends_with_a_plan_that_holds_and_its_report(story, folder, capsys):
+    assert "Replayed without the solver: it holds." in story
+    assert f"For the review: {folder / 'report.html'}" in story
+    assert (folder / "report.html").read_text().startswith("<!doctype html>")
+    assert main(["check", str(folder / "plan.json"), "--snapshot", str(folder / "cluster.json")]) == 0
+
+
+def test_the_story_fits_a_usual_terminal(story, folder):
+    assert max(len(line.replace(str(folder), "")) for line in story) <= 120
+    assert len(story) <= 120

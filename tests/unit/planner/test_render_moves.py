@@ -50,18 +50,19 @@ def test_only_a_proved_plan_says_so():
 
 def test_strips_show_one_cell_per_gpu_before_and_after():
     drawn = pictures(a_plan(), move_story(), PolicySettings())
-    table = rows(showing.node_table(drawn, UNICODE))
+    letters = showing.letters_for(drawn)
+    table = rows(showing.node_table(drawn, letters, UNICODE))
     assert [row[0] for row in table] == ["a", "b"]
     assert sorted(table[0][1]) == sorted("[AAAACC··]")
     assert table[0][2].count("A") == 8
     assert table[0][3] == "C leaves (2), A starts (4)"
     assert table[1][3] == "C arrives (2)"
-    assert showing.legend(drawn) == "A chat/llama  B labs/alone  C search/embed"
+    assert showing.legend(drawn, letters) == "A chat/llama  B labs/alone  C search/embed"
 
 
 def test_a_terminal_without_unicode_gets_ascii():
     drawn = pictures(a_plan(), move_story(), PolicySettings())
-    lines = text_lines(showing.node_table(drawn, ASCII), ellipsis=ASCII.ellipsis)
+    lines = text_lines(showing.node_table(drawn, showing.letters_for(drawn), ASCII), ellipsis=ASCII.ellipsis)
     assert all(line.plain.isascii() for line in lines)
     assert ".." in lines[1].plain
 
