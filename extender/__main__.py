@@ -47,6 +47,7 @@ _without_created_series = cast("Callable[[], None]", disable_created_metrics)
 # Clients learn from an answer that they should connect anew, to a replica that stays; this is the time they get.
 _FAREWELL_S = 1.0
 _RENEWAL_S = 10.0
+_TURN_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,8 @@ def assemble(config: ExtenderConfig) -> Program:
 def run(program: Program) -> None:
     """Serve until a signal says to stop; then finish what has begun. The server is prepared."""
     server, store = program.server, program.store
+    # A request that wakes up beside a busy watch waits so long for its turn; the default would be 5 ms.
+    sys.setswitchinterval(_TURN_S)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

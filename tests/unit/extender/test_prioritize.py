@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from islander.policy.settings import DEFAULT_MIX, PolicySettings
+from islander.policy.settings import DemandMix, PolicySettings, Shape
 from tests.builders import a_node, a_pod, a_report, node_object, pod_object
 from tests.unit.extender.harness import InMemoryExtender, asking
 
@@ -146,6 +146,10 @@ def test_two_pods_fired_at_once_do_not_end_on_the_same_half_free_node() -> None:
             assert sorted(pool.map(best, "ab")) == ["n1", "n2"]
 
 
-def test_the_mix_of_the_configuration_decides_what_room_is_kept() -> None:
-    extender = InMemoryExtender(a_node("n1"), used("n1", 1), a_node("n2"), settings=PolicySettings(mix=DEFAULT_MIX))
-    assert extender.prioritize(asking(gpus=2), ["n1", "n2"])["n1"] == 10
+def test_the_demand_mix_decides_what_room_is_kept() -> None:
+    """4 and 5 GPUs are free: a small pod leaves room for a replica of 4 only on the second node."""
+    objects = [a_node("four"), used("four", 4), a_node("five"), used("five", 3)]
+    for gpus, best in ((4, "five"), (1, "four")):
+        mix = DemandMix(((Shape(gpus, island=gpus > 1), 1.0),))
+        extender = InMemoryExtender(*objects, settings=PolicySettings(mix=mix))
+        assert extender.prioritize(asking(gpus=1), ["five", "four"])[best] == 10
