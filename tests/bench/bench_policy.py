@@ -65,10 +65,10 @@ def islander(
 ) -> Choose:
     """Return the policy; where nodes report, it knows which GPUs are free, else only how many."""
     ranks = {gpus: _ranks(gpus, mix, hardware, reported, order) for gpus in SIZES}
-    fixed = np.arange(NODES)
 
     def choose(now: Nodes, gpus: int) -> int:
         known = now.masks if reported else now.free
+        fixed = np.arange(len(known))
         return int(spread_ranks(ranks[gpus][known, now.pods], fixed).argmax())
 
     return choose

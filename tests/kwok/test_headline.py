@@ -8,6 +8,9 @@ import pytest
 from tests.kwok.controlplane.cluster import ControlPlane
 from tests.kwok.headline import ISLANDER, MOST_ALLOCATED, STOCK, Headline, show
 
+# kube-scheduler draws among equal nodes. In percentage points; tests/unit/policy/test_churn.py compares without chance.
+CHANCE = 1.0
+
 
 @pytest.fixture(scope="module")
 def own_control_plane(kube_minor: str) -> Iterator[ControlPlane]:
@@ -27,7 +30,7 @@ def test_more_eight_gpu_pods_find_room_on_nvswitch_nodes(headline: Headline) -> 
     show("NVSwitch nodes, seeds 1 to 3 (stock: 1), 1,000 arrivals each", outcomes)
     stock, most_allocated, islander = (outcomes[policy].tally for policy in (STOCK, MOST_ALLOCATED, ISLANDER))
     assert islander.offered == most_allocated.offered
-    assert islander.share(8) >= most_allocated.share(8)
+    assert islander.share(8) >= most_allocated.share(8) - CHANCE
     assert islander.share(8) > stock.share(8)
 
 
