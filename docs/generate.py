@@ -1,7 +1,7 @@
 """Writes the reference pages that come from code. Run as `python -m docs.generate`.
 
-A page keeps its hand-written text; what stands between the marker and the end mark (or the end of the page) is
-replaced. tests/unit/test_docs.py fails when a page is not what this program would write.
+A page keeps its hand-written text; what stands between a marker and its end mark (or the end of the page) is replaced.
+tests/unit/test_docs.py fails when a page is not what this program would write.
 """
 
 from __future__ import annotations
@@ -186,21 +186,34 @@ def demo() -> str:
     return f"```\n{told.stdout.decode().strip()}\n```\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {
-    "README.md": demo,
-    "docs/codes.md": codes,
-    "docs/configuration.md": configuration,
-    "docs/hardware.md": hardware,
+def example_plan() -> str:
+    """Return the plan for the dump of a real cluster, as a block with its command."""
+    words = ["plan", "moves", "--snapshot", "docs/examples/cluster.json.gz"]
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "planner", *words]
+    told = subprocess.run(command, capture_output=True, check=True, env=environment, cwd=ROOT)  # noqa: S603 - our own program
+    return f"```\n$ islander {' '.join(words)}\n{told.stdout.decode().strip()}\n```\n"
+
+
+# What is written into a page, marker by marker.
+PAGES: dict[str, tuple[Callable[[], str], ...]] = {
+    "README.md": (demo, example_plan),
+    "docs/codes.md": (codes,),
+    "docs/configuration.md": (configuration,),
+    "docs/hardware.md": (hardware,),
 }
 
 
 def page(name: str) -> str:
     """Return a page as it should be: the text that stands in the file around the generated part."""
-    head, marker, rest = (ROOT / name).read_text(encoding="utf-8").partition(MARKER)
-    if not marker:
-        raise SystemExit(f"{name} has no marker line: {MARKER.strip()}")
-    _, end, tail = rest.partition(END)
-    return f"{head}{MARKER}\n{PAGES[name]()}{end}{tail}"
+    written, rest = "", (ROOT / name).read_text(encoding="utf-8")
+    for content in PAGES[name]:
+        head, marker, rest = rest.partition(MARKER)
+        if not marker:
+            raise SystemExit(f"{name} has too few marker lines: {MARKER.strip()}")
+        _, end, rest = rest.partition(END)
+        written += f"{head}{MARKER}\n{content()}{end}"
+    return written + rest
 
 
 def main() -> int:

@@ -201,7 +201,8 @@ def _print_what_next(plan: MovePlan, terminal: Terminal, file: Path | None) -> N
         terminal.note(f"wrote {file}")
     if plan.steps:
         name = str(file) if file is not None else "PLAN (write it with --output-file)"
-        terminal.note(f"judge it again: islander check {name}; for the review: islander report {name}")
+        terminal.note(f"it expires at {plan.expires_at}; judge it again: islander check {name}")
+        terminal.note(f"for the review: islander report {name} --output-file report.html")
 
 
 def _print_table(table: Table, terminal: Terminal, *, wide: bool) -> None:
