@@ -31,6 +31,8 @@ from islander.policy.settings import DemandMix, Topology
 MAX_LISTED_PICKS = 64
 # More outcomes than this (several containers on a node of 16) are not followed; the node then counts as unknown.
 MAX_OUTCOMES = 4096
+# On a larger node whose free GPUs are not known there are too many sets to follow within a scheduling call.
+MAX_GPUS_FOLLOWED = 8
 ROUNDING = 1e-9
 UNKNOWN_LINK = LinkQuality(0)
 # Islands of this many NVLinks and more are one class: a replica of two that is served well by a bridged pair (NV4 to
@@ -120,9 +122,8 @@ def assess(state: GpuState, need: PodNeed, mix: DemandMix) -> Assessment:
     code = _refusal_by_count(state, need) or _refusal_by_kind(state, need)
     if code is not None:
         return Assessment(Verdict.IMPOSSIBLE, code, accepted=False, source=state.source)
-    if state.free_sets:
-        outlook = _outlook(state.hardware, state.topology_manager_policy, state.free_sets, need.containers, mix)
-    else:
+    outlook = _outlook(state.hardware, state.topology_manager_policy, state.free_sets, need.containers, mix)
+    if not outlook.known:
         outlook = _outlook_of_unlisted(state, need, mix)
     if outlook.refused_by_kubelet:
         return Assessment(Verdict.IMPOSSIBLE, Code.NUMA_SPLIT, accepted=False, source=state.source)
@@ -188,7 +189,7 @@ def _verdict(state: GpuState, need: PodNeed, outlook: _Outlook) -> tuple[Verdict
     links = state.hardware.links
     if not any(islands_of_size(links, state.hardware.all_gpus, c.island) for c in need.containers if c.island > 1):
         return Verdict.IMPOSSIBLE, Code.NO_SUCH_ISLAND
-    if outlook.island_share > 0.0 or not state.free_sets:
+    if outlook.island_share > 0.0 or not outlook.known:
         return Verdict.POSSIBLE, Code.ISLAND_NOT_GUARANTEED
     if any(_could_cut(state.hardware, free, need.containers) for free in state.free_sets):
         # A free island exists, yet the plugin never picks it.
@@ -202,7 +203,10 @@ def _could_cut(hardware: Hardware, free: int, containers: tuple[ContainerNeed, .
 
 @dataclass(frozen=True, slots=True)
 class _Outlook:
-    """What the possible picks amount to; means are over free sets, then over picks."""
+    """What the possible picks amount to; means are over free sets, then over picks.
+
+    Not `known`: nothing tells which GPUs are free, there is too much to follow, or the device plugin fails every time.
+    """
 
     worst: LinkQuality = UNKNOWN_LINK
     best: LinkQuality = UNKNOWN_LINK
@@ -212,6 +216,10 @@ class _Outlook:
     picks: tuple[tuple[int, ...], ...] = ()
     complete: bool = False
     refused_by_kubelet: bool = False
+    known: bool = True
+
+
+UNKNOWN_OUTLOOK = _Outlook(known=False)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -219,24 +227,30 @@ def _outlook(
     hardware: Hardware, policy: str, free_sets: tuple[int, ...], containers: tuple[ContainerNeed, ...], mix: DemandMix
 ) -> _Outlook:
     """Follow every possible pick out of every set that may be free."""
+    if len(free_sets) > 1 and hardware.gpus > MAX_GPUS_FOLLOWED:
+        return UNKNOWN_OUTLOOK
     worst, best = ALONE, UNKNOWN_LINK
     island_share = loss = 0.0
     taken_sets: set[int] = set()
-    exact, numa_span = True, 1
+    exact, numa_span, followed, failed = True, 1, 0, False
     for free in free_sets:
-        outcomes = list(islice(possible_outcomes(hardware, policy, free, containers), MAX_OUTCOMES + 1))
-        if len(outcomes) > MAX_OUTCOMES:
-            return _Outlook()
-        share = 1.0 / (len(free_sets) * max(1, len(outcomes)))
+        outcomes = list(islice(possible_outcomes(hardware, policy, free, containers), MAX_OUTCOMES + 1 - followed))
+        followed += len(outcomes)
+        if followed > MAX_OUTCOMES:
+            return UNKNOWN_OUTLOOK
         for outcome in outcomes:
+            exact &= outcome.exact
+            failed |= outcome.fails
+            if outcome.fails:
+                continue
+            share = 1.0 / (len(free_sets) * len(outcomes))
             quality, linked, span = _links_of(hardware, containers, outcome.picks)
             worst, best, numa_span = min(worst, quality), max(best, quality), max(numa_span, span)
             taken_sets.add(outcome.taken)
             island_share += share * linked
             loss += share * gradient(hardware.links, free, outcome.taken, mix)
-            exact &= outcome.exact
     if not taken_sets:
-        return _Outlook(refused_by_kubelet=True)
+        return UNKNOWN_OUTLOOK if failed or not free_sets else _Outlook(refused_by_kubelet=True)
     listed = sorted(tuple(gpus_of(taken)) for taken in taken_sets)
     return _Outlook(
         worst=worst,
@@ -253,7 +267,7 @@ def _outlook_of_unlisted(state: GpuState, need: PodNeed, mix: DemandMix) -> _Out
     """Judge without knowing which GPUs are free: only where every set of the hardware is like every other."""
     links, all_gpus = state.hardware.links, state.hardware.all_gpus
     if not state.whole or not is_island(links, all_gpus):
-        return _Outlook()
+        return UNKNOWN_OUTLOOK
     quality = worst_link(links, all_gpus)
     free, taken = (1 << state.free) - 1, (1 << need.gpus) - 1
     return _Outlook(quality, quality, island_share=1.0, loss=round(gradient(links, free, taken, mix), 9))

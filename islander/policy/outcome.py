@@ -23,11 +23,14 @@ class Outcome:
         All GPUs that the pod holds once it runs.
     exact
         False when the outcome may in truth never come out.
+    fails
+        True when the device plugin may return a blank device, upon which kubelet refuses the pod.
     """
 
     picks: tuple[int, ...]
     taken: int
     exact: bool = True
+    fails: bool = False
 
 
 def possible_outcomes(
@@ -51,6 +54,8 @@ def _serve(
         picks = pick_from_reusable(reusable, container.gpus)
     else:
         picks = kubelet_picks(hardware, policy, free | reusable, container.gpus, reusable)
+    if picks.may_fail:
+        yield Outcome((), 0, exact=False, fails=True)
     for pick in picks.sets:
         stays = container.kind is not ContainerKind.INIT
         outcome = Outcome(

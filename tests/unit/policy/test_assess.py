@@ -250,6 +250,27 @@ def test_few_links_are_still_told_apart() -> None:
     assert judge_free("dgx-1v", "03", TP2).parts.link > judge_free("dgx-1v", "01", TP2).parts.link
 
 
+def test_plugin_that_may_return_a_blank_device_guarantees_nothing() -> None:
+    # Pair 0-1 with NV6, the rest of five GPUs on one NUMA node: the best split pads {0,1} with a blank and picks it.
+    cells = [["SYS"] * 5 for _ in range(5)]
+    for i in range(5):
+        cells[i][i] = "X"
+        for j in range(5):
+            if i != j and min(i, j) >= 2:
+                cells[i][j] = "NODE"
+    cells[0][1] = cells[1][0] = "NV6"
+    node = a_node(gpus=5, report=a_report(5, links=cells))
+    answer = judge(node, a_pod(gpus=3, tp=3))
+    assert (answer.accepted, answer.verdict, answer.complete) == (True, Verdict.IMPOSSIBLE, False)
+    assert answer.code is Code.NO_SUCH_ISLAND
+
+
+def test_sixteen_gpus_without_links_and_without_a_report_are_judged_by_what_they_can_never_be() -> None:
+    node = a_node(gpus=16, product="NVIDIA-L40S")
+    answer = assess(gpu_state(node, [a_pod(gpus=2, node="n1")]), need_of(TP4_REQUIRED, PolicySettings()), DEFAULT_MIX)
+    assert (answer.verdict, answer.code) == (Verdict.IMPOSSIBLE, Code.NO_SUCH_ISLAND)
+
+
 def test_smaller_gpus_are_preferred_when_all_else_is_equal() -> None:
     small, large = a_node(memory_mib=40_000), a_node(memory_mib=80_000)
     assert judge(small, SINGLE).parts > judge(large, SINGLE).parts
