@@ -46,8 +46,12 @@ def plan_to_move(
 
     settings = PolicySettings()
     snapshot = read_source(source, terminal)
-    with SolveProgress(terminal) as progress:
-        plan = plan_moves(snapshot, settings, options, datetime.now(UTC), progress)
+    try:
+        with SolveProgress(terminal) as progress:
+            plan = plan_moves(snapshot, settings, options, datetime.now(UTC), progress)
+    except KeyboardInterrupt:
+        terminal.note("interrupted before any plan was found")
+        return INTERRUPTED
     warn(plan.warnings, terminal)
     if file is not None:
         write_plan(plan, file)

@@ -14,17 +14,21 @@ _CLOSE = 1e-6
 def headline(plan: MovePlan) -> str:
     """Return in one sentence what comes of the plan."""
     asked, moves = len(plan.admits) + len(plan.unadmitted), amount(plan.cost.steps, "move")
+    noun = "wanted replica" if _asks(plan, "--goal") else "pending replica"
     emptied = plan.after.empty_nodes - plan.before.empty_nodes
     match plan.outcome:
+        case "nothing-to-do" if _asks(plan, "--empty-nodes"):
+            return "Nothing to do: no move would empty another node."
         case "nothing-to-do":
             return "Nothing to do: no replica waits for GPUs."
         case "no-answer-in-time":
             return f"No answer within {plan.solver.time_limit_seconds:g} s: no plan was found, and none was ruled out."
         case "infeasible":
-            return f"No legal sequence of moves makes room for {_any_of(asked)}."
+            some = f"the {noun}" if asked == 1 else f"any of {amount(asked, noun)}"
+            return f"No legal sequence of moves makes room for {some}."
     if not plan.admits:
         return f"{moves} {_verb(plan.cost.steps, 'empty', 'empties')} {amount(emptied, 'node')}."
-    share = f"{len(plan.admits)} of {amount(asked, 'pending replica')}"
+    share = f"{len(plan.admits)} of {amount(asked, noun)}"
     if not plan.steps:
         return f"No move is needed: {share} {_verb(len(plan.admits), 'fit', 'fits')} as things are."
     return f"{moves} {_verb(plan.cost.steps, 'make', 'makes')} room for {share}."
@@ -72,8 +76,8 @@ def amount(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _any_of(asked: int) -> str:
-    return "the pending replica" if asked == 1 else f"any of {asked} pending replicas"
+def _asks(plan: MovePlan, flag: str) -> bool:
+    return any(option.partition("=")[0] == flag for option in plan.options)
 
 
 def _verb(number: int, many: str, one: str) -> str:

@@ -118,9 +118,9 @@ def admission_table(plan: MovePlan) -> Table:
 
 
 def refusal_table(plan: MovePlan) -> Table:
-    """Return which replicas stay pending, why, and what would help."""
+    """Return which replicas find no room, why, and what would help."""
     return Table(
-        (Column("STAYS PENDING", shrinks=True), Column("CODE"), Column("WHY, AND WHAT WOULD HELP", shrinks=True)),
+        (Column("NOT ADMITTED", shrinks=True), Column("CODE"), Column("WHY, AND WHAT WOULD HELP", shrinks=True)),
         tuple((pod.pod, pod.code, pod.message or reason(pod.code).sentence) for pod in plan.unadmitted),
     )
 

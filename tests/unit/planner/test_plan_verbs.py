@@ -169,6 +169,15 @@ def test_what_was_found_before_an_interruption_is_written_and_ends_with_130(caps
     assert "warning: the search was interrupted" in err
 
 
+def test_an_interruption_before_anything_was_found_says_so(capsys, file, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("planner.moves.plan_moves", interrupted)
+    code, out, err = run(capsys, "plan", "moves", "--snapshot", file)
+    assert (code, out, err) == (130, "", "interrupted before any plan was found\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -33,6 +33,14 @@ def rows(table):
         ),
         (a_plan(steps=[], admits=[], outcome="no-answer-in-time"), "No answer within 10 s"),
         (a_plan(admits=[], after=an_outlook(empty_nodes=1)), "1 move empties 1 node."),
+        (
+            a_plan(admits=[an_admission("goal/1")], options=["--goal=tp=4,count=1"]),
+            "1 move makes room for 1 of 1 wanted",
+        ),
+        (
+            a_plan(steps=[], admits=[], outcome="nothing-to-do", options=["--empty-nodes=1"]),
+            "Nothing to do: no move would empty another node.",
+        ),
     ],
 )
 def test_the_headline_says_what_comes_of_it(plan, words):
