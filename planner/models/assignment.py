@@ -44,7 +44,10 @@ class Case:
             options,
             classes,
             mix,
-            tuple(leavings(node_class, classes.types) for node_class in classes.classes),
+            tuple(
+                leavings(node_class, classes.types, single=classes.sites[node_class.site].single)
+                for node_class in classes.classes
+            ),
             tuple(own_patterns(problem, world, classes, mix)),
         )
 
@@ -63,9 +66,10 @@ class MoveVars:
     leave
         leave[c, l]: nodes of class c that the pods of leaving l leave.
     out
-        out[c, t]: pods of type t that leave the one node of class c, where its leavings are too many to list.
+        out[c, t]: pods of type t that leave the one node of class c, where its leavings are not listed.
     room
-        room[c, r]: 1 when that node then has r free GPUs.
+        room[c, r]: 1 when that node has r free GPUs once all that leave have left; on the only node of a site, once
+        all that come have come, too (r is below 0 while pods hold more GPUs than the node offers).
     cut
         cut[s, r, g]: nodes of site s that have r free GPUs when one more pod of g GPUs comes.
     go
@@ -104,11 +108,12 @@ def variables_of(case: Case, model: cp_model.CpModel) -> MoveVars:
             continue
         for t, count in node_class.holds:
             v.out[c, t] = model.new_int_var(0, count, f"out[{c},{t}]")
-        for r in range(node_class.spare, classes.sites[node_class.site].gpus + 1):
+        site = classes.sites[node_class.site]
+        for r in range(min(0, node_class.spare) if site.single else node_class.spare, site.gpus + 1):
             v.room[c, r] = model.new_bool_var(f"room[{c},{r}]")
     sizes = sizes_of(classes)
     for site in classes.sites:
-        if site.counted:
+        if site.counted and not site.single:
             for r in range(1, site.gpus + 1):
                 for g in sizes[site.index]:
                     if g <= r:
@@ -176,13 +181,53 @@ def one_leaving_per_node(case: Case, v: MoveVars, model: cp_model.CpModel) -> No
 
 
 def room_is_what_leaves(case: Case, v: MoveVars, model: cp_model.CpModel) -> None:
-    """For every other class c: one room[c, r] is 1, and sum of r * room[c, r] = spare(c) + sum of g(t) * out[c, t]."""
+    """For every other class c: one room[c, r] is 1, and sum of r * room[c, r] = spare(c) + sum of g(t) * out[c, t].
+
+    Of a class whose node is the only one of site s, GPUs of what comes to s are taken off the right side.
+    """
+    coming = _coming(case, v)
     for c, node_class in enumerate(case.classes.classes):
         if case.leavings[c] is None:
             levels = [(v.room[key], key[1]) for key in v.room if key[0] == c]
             freed = [(v.out[c, t], case.classes.types[t].gpus) for t, _ in node_class.holds]
             model.add_exactly_one(variable for variable, _ in levels)
-            model.add(total(levels) == node_class.spare + total(freed))
+            taken: list[tuple[cp_model.IntVar, int]] = []
+            if case.classes.sites[node_class.site].single:
+                taken = [(variable, -kind.gpus) for variable, kind in coming[node_class.site]]
+                for variable, r in levels:
+                    if r < 0:
+                        nobody = cp_model.LinearExpr.sum([arrival for arrival, _ in coming[node_class.site]])
+                        model.add(nobody == 0).only_enforce_if(variable)
+            model.add(total(levels) == node_class.spare + total([*freed, *taken]))
+
+
+def _coming(case: Case, v: MoveVars) -> dict[int, list[tuple[cp_model.IntVar, PodType]]]:
+    """Return, by site, who may come."""
+    coming: defaultdict[int, list[tuple[cp_model.IntVar, PodType]]] = defaultdict(list)
+    for kinds, family in ((case.classes.types, v.go), (case.classes.demands, v.admit)):
+        for (index, s), variable in family.items():
+            coming[s].append((variable, kinds[index]))
+    return coming
+
+
+def scarce_resources_suffice(case: Case, v: MoveVars, model: cp_model.CpModel) -> None:
+    """For every s with scarce CPU, memory or pods: sum of what comes - sum of what leaves <= left over, in each."""
+    coming = _coming(case, v)
+    for c, node_class in enumerate(case.classes.classes):
+        left_over = case.classes.sites[node_class.site].left_over
+        if left_over is None:
+            continue
+        leaving = [(v.out[c, t], case.classes.types[t]) for t, _ in node_class.holds]
+        amounts: tuple[Callable[[PodType], int], ...] = (
+            lambda kind: kind.footprint.cpu_milli,
+            lambda kind: kind.footprint.memory_bytes,
+            lambda _: 1,
+        )
+        for amount, left in zip(amounts, left_over, strict=True):
+            come = [(variable, amount(kind)) for variable, kind in coming[node_class.site]]
+            gone = [(variable, -amount(kind)) for variable, kind in leaving]
+            # Where pods ask for more than there is already, nothing has to leave; nothing may come either.
+            model.add(total([*come, *gone]) <= max(0, left))
 
 
 def nodes_at(case: Case, v: MoveVars) -> dict[tuple[int, int], list[tuple[cp_model.IntVar, int]]]:
@@ -192,7 +237,8 @@ def nodes_at(case: Case, v: MoveVars) -> dict[tuple[int, int], list[tuple[cp_mod
         for number, leaving in enumerate(case.leavings[c] or ()):
             at[node_class.site, leaving.room].append((v.leave[c, number], 1))
     for (c, r), variable in v.room.items():
-        at[case.classes.classes[c].site, r].append((variable, 1))
+        if not case.classes.sites[case.classes.classes[c].site].single:
+            at[case.classes.classes[c].site, r].append((variable, 1))
     return at
 
 
@@ -203,6 +249,9 @@ def nodes_left_at(case: Case, v: MoveVars) -> dict[tuple[int, int], list[tuple[c
     for (s, r, g), variable in v.cut.items():
         left[s, r].append((variable, -1))
         left[s, r - g].append((variable, 1))
+    for (c, r), variable in v.room.items():
+        if case.classes.sites[case.classes.classes[c].site].single:
+            left[case.classes.classes[c].site, r].append((variable, 1))
     return left
 
 
@@ -214,13 +263,13 @@ def cuts_find_room(case: Case, v: MoveVars, model: cp_model.CpModel) -> None:
 
 
 def every_cut_is_filled(case: Case, v: MoveVars, model: cp_model.CpModel) -> None:
-    """For every s, g: sum over r of cut[s, r, g] = sum of go[t, s] and admit[d, s] of pods with g GPUs."""
+    """For every s of several nodes, g: sum over r of cut[s, r, g] = sum of go[t, s], admit[d, s] with g GPUs."""
     sums: defaultdict[tuple[int, int], list[tuple[cp_model.IntVar, int]]] = defaultdict(list)
     for (s, _, g), variable in v.cut.items():
         sums[s, g].append((variable, 1))
     for kinds, family in ((case.classes.types, v.go), (case.classes.demands, v.admit)):
         for (index, s), variable in family.items():
-            if case.classes.sites[s].counted:
+            if case.classes.sites[s].counted and not case.classes.sites[s].single:
                 sums[s, kinds[index].gpus].append((variable, -1))
     for terms in sums.values():
         model.add(total(terms) == 0)
@@ -319,6 +368,7 @@ Rule = Callable[[Case, MoveVars, cp_model.CpModel], None]
 RULES: tuple[Rule, ...] = (
     one_leaving_per_node,
     room_is_what_leaves,
+    scarce_resources_suffice,
     cuts_find_room,
     every_cut_is_filled,
     one_pattern_per_own_node,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from msgspec import structs
@@ -36,8 +36,10 @@ class Footprint:
     host_ports: tuple[Hashable, ...] = ()
 
     @classmethod
-    def of(cls, pod: Pod, need: PodNeed) -> Footprint:
-        """Return the footprint of a pod."""
+    def of(cls, pod: Pod, need: PodNeed, *, scarce: bool) -> Footprint:
+        """Return the footprint of a pod; CPU and memory are part of it only where they are `scarce`."""
+        if not scarce:
+            return cls(need, 0, 0, pod.spec.host_ports)
         return cls(need, pod.spec.requests.cpu_milli, pod.spec.requests.memory_bytes, pod.spec.host_ports)
 
     @property
@@ -80,15 +82,27 @@ class PodType:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Nodes that take the same types of pods, and on which only the number of free GPUs counts.
+    """Nodes that take the same types of pods, and of whose GPUs only the number of free ones counts.
 
-    A node where more counts (links between GPUs, scarce CPU or memory) is a site of its own, with `counted` False.
+    Attributes
+    ----------
+    counted
+        False for a node on which links between GPUs count; it is a site of its own.
+    left_over
+        (milli CPU, bytes of memory, pods) that the node's pods leave over, where these may be too little for what comes
+        onto its GPUs; such a node is a site of its own. None where they always suffice.
     """
 
     index: int
     nodes: tuple[str, ...]
     gpus: int
     counted: bool
+    left_over: tuple[int, int, int] | None = None
+
+    @property
+    def single(self) -> bool:
+        """True for a site of one node whose GPUs are counted: sums over its pods then say all."""
+        return self.counted and len(self.nodes) == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +205,7 @@ def classes_of(problem: Problem, world: World, per_workload: bool = False) -> Cl
     kinds: dict[Hashable, _Draft] = {}
     for draft in (*moving.values(), *waiting.values()):
         kinds.setdefault(draft.legality(), draft)
-    board = _Board(world, kinds)
+    board = _Board(world, kinds, problem.movable)
     types, type_of = _types(moving, board, "t")
     demands, _ = _types(waiting, board, "d")
     return Classes(
@@ -221,7 +235,7 @@ def _types(drafts: Mapping[str, _Draft], board: _Board, letter: str) -> tuple[tu
     alike: defaultdict[Hashable, list[str]] = defaultdict(list)
     for key in sorted(drafts):
         draft = drafts[key]
-        footprint = Footprint.of(draft.pod, draft.need)
+        footprint = Footprint.of(draft.pod, draft.need, scarce=board.scarce)
         sites, linkless = board.legal[draft.legality()]
         alike[(footprint, draft.rank, draft.reload_seconds, sites, linkless, draft.apart)].append(key)
     types: list[PodType] = []
@@ -231,7 +245,7 @@ def _types(drafts: Mapping[str, _Draft], board: _Board, letter: str) -> tuple[tu
         sites, linkless = board.legal[draft.legality()]
         type_of |= dict.fromkeys(keys, len(types))
         name = f"{letter}{len(types)}"
-        footprint = Footprint.of(draft.pod, draft.need)
+        footprint = Footprint.of(draft.pod, draft.need, scarce=board.scarce)
         types.append(PodType(name, footprint, tuple(keys), draft.rank, draft.reload_seconds, sites, linkless))
     return tuple(types), type_of
 
@@ -239,7 +253,7 @@ def _types(drafts: Mapping[str, _Draft], board: _Board, letter: str) -> tuple[tu
 class _Board:
     """Sites, and which kind of pod each takes."""
 
-    def __init__(self, world: World, kinds: Mapping[Hashable, _Draft]) -> None:
+    def __init__(self, world: World, kinds: Mapping[Hashable, _Draft], movable: Collection[str]) -> None:
         self._world = world
         self._kinds = kinds
         self._keys = sorted(_label_keys(kinds.values()))
@@ -248,26 +262,29 @@ class _Board:
         self._worst = _worst_per_gpu(kinds.values())
         look_up = len(world.nodes) * sum(draft.ruled for draft in kinds.values()) <= MAX_RULE_LOOKUPS
         self._ruled = [draft for draft in kinds.values() if draft.ruled] if look_up else []
+        self._movable = movable
         self.states: dict[str, GpuState] = {}
+        self._left_over: dict[str, tuple[int, int, int] | None] = {}
         self.sites = self._sites()
-        self.site_of = {node: site.index for site in self.sites for node in site.nodes}
+        self.scarce = any(left is not None for left in self._left_over.values())
         self.legal = {key: self._legal_sites(draft) for key, draft in kinds.items()}
 
     def _sites(self) -> tuple[Site, ...]:
-        alike: defaultdict[Hashable, list[str]] = defaultdict(list)
+        alike: defaultdict[tuple[Hashable, ...], list[str]] = defaultdict(list)
         for name in sorted(self._world.nodes):
             node = self._world.nodes[name]
             offered = [resource for resource in self._resources if node.allocatable.count(resource)]
             if not offered:
                 continue
             state = self.states[name] = self._world.state(name, offered[0])
-            counted = len(offered) == 1 and self._ample(node, state)
-            counted = counted and counts_decide(state, (draft.need for draft in self._kinds.values()))
+            counted = len(offered) == 1 and counts_decide(state, (draft.need for draft in self._kinds.values()))
+            self._left_over[name] = left_over = self._scarce_on(node, state)
             kind = (state.resource, state.allocatable, state.capacity, state.hardware, state.product, state.memory_mib)
-            alike[(counted or name, self._signature(node), kind, state.shared, state.whole)].append(name)
+            apart = "" if counted and left_over is None else name
+            alike[(apart, counted, self._signature(node), kind, state.shared, state.whole)].append(name)
         return tuple(
-            Site(index, tuple(nodes), self.states[nodes[0]].allocatable, counted=key[0] is True)  # type: ignore[index]
-            for index, (key, nodes) in enumerate(alike.items())
+            Site(index, tuple(nodes), self.states[nodes[0]].allocatable, bool(counted), self._left_over[nodes[0]])
+            for index, ((_, counted, *_), nodes) in enumerate(alike.items())
         )
 
     def _signature(self, node: Node) -> Hashable:
@@ -277,16 +294,24 @@ class _Board:
         closed = tuple(unfit(draft.pod, node, self._world.neighbours(), ()) is not None for draft in self._ruled)
         return (node.ready, node.unschedulable, taints, values, node.name if node.name in self._names else "", closed)
 
-    def _ample(self, node: Node, state: GpuState) -> bool:
-        """Return whether CPU, memory and pod slots suffice whatever comes onto the node's GPUs."""
+    def _scarce_on(self, node: Node, state: GpuState) -> tuple[int, int, int] | None:
+        """Return what the node's pods leave over; None when that suffices whatever comes onto its GPUs."""
         there = self._world.pods_at(node.name)
+        staying = [pod for pod in there if pod.key not in self._movable]
+        gpus = max(0, state.allocatable - sum(pod.spec.requests.count(state.resource) for pod in staying))
         cpu_milli, memory_bytes = self._worst
-        return (
-            sum(pod.spec.requests.cpu_milli for pod in there) + state.allocatable * cpu_milli
-            <= node.allocatable.cpu_milli
-            and sum(pod.spec.requests.memory_bytes for pod in there) + state.allocatable * memory_bytes
+        enough = (
+            sum(pod.spec.requests.cpu_milli for pod in staying) + gpus * cpu_milli <= node.allocatable.cpu_milli
+            and sum(pod.spec.requests.memory_bytes for pod in staying) + gpus * memory_bytes
             <= node.allocatable.memory_bytes
-            and len(there) + state.allocatable <= node.max_pods
+            and len(staying) + gpus <= node.max_pods
+        )
+        if enough:
+            return None
+        return (
+            node.allocatable.cpu_milli - sum(pod.spec.requests.cpu_milli for pod in there),
+            node.allocatable.memory_bytes - sum(pod.spec.requests.memory_bytes for pod in there),
+            node.max_pods - len(there),
         )
 
     def _legal_sites(self, draft: _Draft) -> tuple[frozenset[int], frozenset[int]]:

@@ -85,6 +85,8 @@ def _leavers(
         if listed is None:
             node = node_class.nodes[0]
             leave(node, tuple((t, values[v.out[c, t].index]) for t, _ in node_class.holds))
+            if case.classes.sites[node_class.site].single:
+                continue
             room = next(r for (index, r), variable in v.room.items() if index == c and values[variable.index])
             rooms[node_class.site, room].append(node)
             continue
@@ -112,7 +114,7 @@ def _counted_slots(
     """Return the rooms cut on counted sites by (site, GPUs), those on nodes that nobody leaves first."""
     slots: defaultdict[tuple[int, int], list[_Slot]] = defaultdict(list)
     for site in case.classes.sites:
-        if not site.counted:
+        if not site.counted or site.single:
             continue
         for r in range(site.gpus, 0, -1):
             there = sorted(rooms.get((site.index, r), ()), key=lambda node: (node in freed, node))
@@ -123,6 +125,11 @@ def _counted_slots(
                     node = there.pop()
                     slots[site.index, g].append(_Slot(node, node in freed))
                     rooms.setdefault((site.index, r - g), []).append(node)
+    for kinds, family in ((case.classes.types, v.go), (case.classes.demands, v.admit)):
+        for (index, s), variable in family.items():
+            if case.classes.sites[s].single:
+                node = case.classes.sites[s].nodes[0]
+                slots[s, kinds[index].gpus] += [_Slot(node, node in freed)] * values[variable.index]
     for found in slots.values():
         found.sort(key=lambda slot: (slot.frees, slot.node))
     return slots

@@ -77,8 +77,13 @@ class OwnPattern:
         return next((count for index, count in self.comes if index == footprint), 0)
 
 
-def leavings(node_class: NodeClass, types: Sequence[PodType]) -> tuple[Leaving, ...] | None:
-    """Return every set of pods that may leave a node of the class, the empty one first; None when they are too many."""
+def leavings(node_class: NodeClass, types: Sequence[PodType], *, single: bool) -> tuple[Leaving, ...] | None:
+    """Return every set of pods that may leave a node of the class, the empty one first.
+
+    None when they are too many, or the node is the only one of its site: then its pods get a variable each.
+    """
+    if single:
+        return None
     size = 1
     for _, count in node_class.holds:
         size *= count + 1
@@ -105,7 +110,8 @@ def capacity_of_count(room: int, mix: DemandMix) -> int:
     """Return the same for a node of which `room` GPUs are free, any of which are as good as any others."""
     total = sum(weight for _, weight in mix.weights)
     return sum(
-        round(CAPACITY_SCALE * weight / total) * shape.gpus * (room // shape.gpus) for shape, weight in mix.weights
+        round(CAPACITY_SCALE * weight / total) * shape.gpus * (max(0, room) // shape.gpus)
+        for shape, weight in mix.weights
     )
 
 
