@@ -10,7 +10,15 @@ import networkx as nx
 from msgspec import structs
 
 from islander.policy.settings import DemandMix
-from planner.models.solve import OnProgress, Proposal, SolveStatus, propose
+from planner.models.solve import (
+    OnProgress,
+    Proposal,
+    SolveStatus,
+    is_large,
+    propose,
+    propose_roughly,
+    propose_thinly,
+)
 from planner.options import PlanOptions
 from planner.order import NoOrder, Unit, moved, sequence
 from planner.plan import Phase
@@ -64,7 +72,7 @@ def solve(
     def left() -> float:
         return max(0.2, options.limits.time_limit_seconds - (time.monotonic() - began))
 
-    proposal = propose(problem, world, options, mix, options.limits, on_progress)
+    proposal = _proposal(problem, world, options, mix, on_progress)
     ordered = sequence(problem, world, proposal.moves)
     carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, proposal.admits)
     if not isinstance(ordered, NoOrder) and carried is not None and len(carried[1]) == len(proposal.admits):
@@ -77,6 +85,21 @@ def solve(
         if found is not None:
             return _of_found(problem, world, found, proposal, began)
     return _repaired(problem, world, options, proposal, began, left)
+
+
+def _proposal(
+    problem: Problem, world: World, options: PlanOptions, mix: DemandMix, on_progress: OnProgress | None
+) -> Proposal:
+    """Return a proposal; of a large problem with scarce CPU or memory one without these, if it fits all the same."""
+    if not is_large(problem, world):
+        return propose(problem, world, options, mix, options.limits, on_progress)
+    half = replace(options.limits, time_limit_seconds=options.limits.time_limit_seconds / 2)
+    rough = propose_roughly(problem, world, options, mix, half, on_progress)
+    ordered = sequence(problem, world, rough.moves)
+    carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, rough.admits)
+    if carried is not None and len(carried[1]) == len(rough.admits):
+        return rough
+    return propose_thinly(problem, world, options, mix, half, rough, on_progress)
 
 
 def carry_out(

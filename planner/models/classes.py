@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
@@ -149,6 +149,30 @@ class Classes:
     exact: bool
 
 
+def pairs_of(classes: Classes) -> int:
+    """Return how many (type, site) pairs there are: about as many variables as the model has."""
+    return sum(len(kind.sites) for kind in (*classes.types, *classes.demands))
+
+
+def thinned(classes: Classes, most: int) -> Classes:
+    """Return the problem with fewer sites per type of running pods: those with most room, about `most` pairs in all.
+
+    Its solutions fit; that there is none better it cannot tell.
+    """
+    room: Counter[int] = Counter()
+    for node_class in classes.classes:
+        room[node_class.site] += max(0, node_class.spare) * len(node_class.nodes)
+    own = {site.index for site in classes.sites if not site.counted}
+    per_type = max(3, most // max(1, len(classes.types)))
+
+    def fewer(kind: PodType) -> PodType:
+        ranked = sorted(kind.sites, key=lambda s: (-room[s], s))
+        kept = [s for s in ranked if room[s] >= kind.gpus or s in own][:per_type]
+        return replace(kind, sites=frozenset(kept), linkless=kind.linkless & frozenset(kept))
+
+    return replace(classes, types=tuple(fewer(kind) for kind in classes.types), exact=False)
+
+
 def tiers_of(demands: Iterable[Demand]) -> tuple[int, ...]:
     """Return the priorities of the demand, highest first."""
     return tuple(sorted({demand.priority for demand in demands}, reverse=True))
@@ -191,13 +215,16 @@ class _Draft:
         return (self.need, spec.node_selector, spec.node_terms, spec.tolerations, rules)
 
 
-def classes_of(problem: Problem, world: World, per_workload: bool = False) -> Classes:
+def classes_of(problem: Problem, world: World, *, per_workload: bool = False, ignore_scarcity: bool = False) -> Classes:
     """Return the problem in counts.
 
     Parameters
     ----------
     per_workload
         Tell pods of different workloads apart, because their moves are limited.
+    ignore_scarcity
+        Take CPU, memory and pod slots for sufficient everywhere: far fewer types and sites, and bounds that hold all
+        the same, but a solution of it may not fit.
     """
     tiers = tiers_of(problem.demands)
     moving = {key: _draft_of(mover, tiers, world, per_workload) for key, mover in problem.movable.items()}
@@ -205,7 +232,7 @@ def classes_of(problem: Problem, world: World, per_workload: bool = False) -> Cl
     kinds: dict[Hashable, _Draft] = {}
     for draft in (*moving.values(), *waiting.values()):
         kinds.setdefault(draft.legality(), draft)
-    board = _Board(world, kinds, problem.movable)
+    board = _Board(world, kinds, problem.movable, ignore_scarcity=ignore_scarcity)
     types, type_of = _types(moving, board, "t")
     demands, _ = _types(waiting, board, "d")
     return Classes(
@@ -253,7 +280,9 @@ def _types(drafts: Mapping[str, _Draft], board: _Board, letter: str) -> tuple[tu
 class _Board:
     """Sites, and which kind of pod each takes."""
 
-    def __init__(self, world: World, kinds: Mapping[Hashable, _Draft], movable: Collection[str]) -> None:
+    def __init__(
+        self, world: World, kinds: Mapping[Hashable, _Draft], movable: Collection[str], *, ignore_scarcity: bool
+    ) -> None:
         self._world = world
         self._kinds = kinds
         self._keys = sorted(_label_keys(kinds.values()))
@@ -263,6 +292,7 @@ class _Board:
         look_up = len(world.nodes) * sum(draft.ruled for draft in kinds.values()) <= MAX_RULE_LOOKUPS
         self._ruled = [draft for draft in kinds.values() if draft.ruled] if look_up else []
         self._movable = movable
+        self._ignore_scarcity = ignore_scarcity
         self.states: dict[str, GpuState] = {}
         self._left_over: dict[str, tuple[int, int, int] | None] = {}
         self.sites = self._sites()
@@ -306,7 +336,7 @@ class _Board:
             <= node.allocatable.memory_bytes
             and len(staying) + gpus <= node.max_pods
         )
-        if enough:
+        if enough or self._ignore_scarcity:
             return None
         return (
             node.allocatable.cpu_milli - sum(pod.spec.requests.cpu_milli for pod in there),

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.metadata import version
 from typing import cast
 
+from msgspec import structs
 from ortools.sat.python import cp_model
 
 from islander.policy.settings import DemandMix
 from planner.models.assignment import RULES, Case, MoveVars, Term, terms_of, total, variables_of
-from planner.models.classes import classes_of
+from planner.models.classes import classes_of, pairs_of, thinned
 from planner.models.naming import Named, named
 from planner.options import PlanOptions, SolveLimits
 from planner.plan import Phase
@@ -24,6 +25,11 @@ SOLVER_NAME = "OR-Tools CP-SAT"
 SOLVER_VERSION = version("ortools")
 # Later phases get at least this long each, so that a phase without proof does not starve those after it.
 LEAST_SECONDS = 0.2
+# No phase but the last takes more than this share of what is left.
+SHARE_OF_PHASE = 0.6
+# So many (pod type, site) pairs make a model that is still solved in seconds.
+MAX_PAIRS = 20_000
+TOLERANCE = 1e-6
 
 
 class SolveStatus(StrEnum):
@@ -126,15 +132,72 @@ def propose(
     on_progress: OnProgress | None = None,
 ) -> Proposal:
     """Return the best proposal that the time allows; there always is one, at worst to move nothing."""
+    per_workload = options.max_moves_per_workload is not None
+    classes = classes_of(problem, world, per_workload=per_workload)
+    return _solve(Case.of(problem, world, options, classes, mix), limits, on_progress)
+
+
+def is_large(problem: Problem, world: World) -> bool:
+    """Return whether the model of a problem would have too many variables because CPU or memory are scarce."""
+    return (
+        len(problem.movable) * len(world.nodes) > MAX_PAIRS
+        and pairs_of(classes_of(problem, world)) > MAX_PAIRS
+        and pairs_of(classes_of(problem, world, ignore_scarcity=True)) <= MAX_PAIRS
+    )
+
+
+def propose_roughly(
+    problem: Problem,
+    world: World,
+    options: PlanOptions,
+    mix: DemandMix,
+    limits: SolveLimits,
+    on_progress: OnProgress | None = None,
+) -> Proposal:
+    """Return a proposal that takes CPU, memory and pod slots for sufficient: its bounds hold, it may not fit."""
+    per_workload = options.max_moves_per_workload is not None
+    classes = classes_of(problem, world, per_workload=per_workload, ignore_scarcity=True)
+    return _solve(Case.of(problem, world, options, classes, mix), limits, on_progress)
+
+
+def propose_thinly(
+    problem: Problem,
+    world: World,
+    options: PlanOptions,
+    mix: DemandMix,
+    limits: SolveLimits,
+    rough: Proposal,
+    on_progress: OnProgress | None = None,
+) -> Proposal:
+    """Return a proposal that fits, with few targets per pod; its bounds are those of the rough one where they hold."""
+    per_workload = options.max_moves_per_workload is not None
+    classes = thinned(classes_of(problem, world, per_workload=per_workload), MAX_PAIRS)
+    found = _solve(Case.of(problem, world, options, classes, mix), limits, on_progress)
+    bounds = {phase.name: phase for phase in rough.phases}
+    phases: list[Phase] = []
+    holds = True
+    for phase in found.phases:
+        # A bound is one for those who reached the same in all phases before.
+        known = bounds.get(phase.name)
+        bound = known.bound if holds and known is not None else phase.bound
+        met = holds and known is not None and abs(bound - phase.value) < TOLERANCE
+        status = SolveStatus.OPTIMAL if met else SolveStatus.FEASIBLE
+        phases.append(structs.replace(phase, bound=bound, status=status.value))
+        holds = met
+    status = SolveStatus.OPTIMAL if holds else SolveStatus.FEASIBLE
+    return replace(found, phases=tuple(phases), status=status, exact=holds)
+
+
+def _solve(case: Case, limits: SolveLimits, on_progress: OnProgress | None) -> Proposal:
     started = time.monotonic()
-    classes = classes_of(problem, world, per_workload=options.max_moves_per_workload is not None)
-    case = Case.of(problem, world, options, classes, mix)
     model, variables = build(case)
     best, phases = stay(case, variables), []
     interrupted = False
-    for term in terms_of(case, variables):
+    terms = terms_of(case, variables)
+    for number, term in enumerate(terms):
         left = max(LEAST_SECONDS, limits.time_limit_seconds - (time.monotonic() - started))
-        phase, found, interrupted = _phase(model, variables, term, best, limits, left, on_progress)
+        share = left if number + 1 == len(terms) else max(LEAST_SECONDS, left * SHARE_OF_PHASE)
+        phase, found, interrupted = _phase(model, variables, term, best, limits, share, on_progress)
         phases.append(phase)
         if found is not None:
             best = found
