@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from islander.cluster import names
 from islander.cluster.pod import Container, ContainerKind, Pod
 from islander.cluster.vllm import parallel_sizes
+from islander.policy.selectors import integer
 from islander.policy.settings import PolicySettings, Shape, Topology
 
 
@@ -146,5 +147,6 @@ def _gpu_kind(pod: Pod) -> tuple[tuple[str, ...] | None, int]:
             if requirement.key == names.GPU_PRODUCT and requirement.operator == "In":
                 products = set(requirement.values) & (products if products is not None else set(requirement.values))
             if requirement.key == names.GPU_MEMORY and requirement.operator == "Gt" and requirement.values:
-                memory_mib = max(memory_mib, int(requirement.values[0]) + 1 if requirement.values[0].isdigit() else 0)
+                above = integer(requirement.values[0])
+                memory_mib = max(memory_mib, 0 if above is None else above + 1)
     return (None if products is None else tuple(sorted(products))), memory_mib

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from islander.cluster.node import Node, Taint
 from islander.cluster.pod import NodeTerm, Pod, Requirement, Toleration
+
+# As strconv.ParseInt reads 64 bits: ASCII digits, and not so many that converting them takes time.
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
 def requirement_holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
@@ -21,16 +25,17 @@ def requirement_holds(requirement: Requirement, labels: Mapping[str, str]) -> bo
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt":
-            bound = requirement.values[0] if requirement.values else ""
-            if value is None or not _is_integer(value) or not _is_integer(bound):
+            number, bound = integer(value or ""), integer(requirement.values[0] if requirement.values else "")
+            if number is None or bound is None:
                 return False
-            return int(value) > int(bound) if requirement.operator == "Gt" else int(value) < int(bound)
+            return number > bound if requirement.operator == "Gt" else number < bound
         case _:
             return False
 
 
-def _is_integer(text: str) -> bool:
-    return text.removeprefix("-").isascii() and text.removeprefix("-").isdigit()
+def integer(text: str) -> int | None:
+    """Return the number that `Gt` and `Lt` compare, None for a text that is no integer of at most 19 digits."""
+    return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def selects(selector: Iterable[Requirement] | None, labels: Mapping[str, str]) -> bool:

@@ -30,6 +30,7 @@ LEAVES = (
     | st.booleans()
     | st.integers()
     | st.sampled_from([2**63, -(2**63) - 1, 10**400, 0.5, 1e300, "500m", "8", "-1", "", "NaN", "n1", "default"])
+    | st.sampled_from(["²", "9" * 5000, "Gt", "nvidia.com/gpu.memory"])
     | st.floats(allow_nan=False)
     | st.text(max_size=20)
 )
@@ -43,6 +44,22 @@ KEYS = st.sampled_from(WORDS.split()) | st.text(max_size=8)
 JSON = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=6), max_leaves=25
 )
+
+
+def placement() -> dict[str, Any]:
+    """What a pod may say of the nodes it wants, one of each kind."""
+    memory = {"key": "nvidia.com/gpu.memory", "operator": "Gt", "values": ["40000"]}
+    apart = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}
+    when = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {
+        "nodeSelector": {"zone": "z1"},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "topologySpreadConstraints": [{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **apart}],
+        "affinity": {
+            "nodeAffinity": {when: {"nodeSelectorTerms": [{"matchExpressions": [memory]}]}},
+            "podAntiAffinity": {when: [apart]},
+        },
+    }
 
 
 def leaf_paths(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -59,7 +76,7 @@ def leaf_paths(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...
 @st.composite
 def nearly_right(draw: st.DrawFn) -> Any:
     """A body as kube-scheduler sends it, with one to three places replaced by something else."""
-    pod = asking(gpus=draw(st.sampled_from([1, 4, 8])), tp=draw(st.sampled_from([None, 2, 4])))
+    pod = asking(gpus=draw(st.sampled_from([1, 4, 8])), tp=draw(st.sampled_from([None, 2, 4])), spec=placement())
     document: Any = {
         "Pod": pod,
         "NodeNames": draw(st.none() | st.lists(st.sampled_from(NODES), max_size=5)),

@@ -124,6 +124,7 @@ def test_a_client_that_falls_silent_is_answered_and_let_go(server: ExtenderServe
         (b"POST /filter HTTP/1.1\r\nHost: x\r\nbroken header\r\n\r\n", b"400"),
         (b"POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"411"),
         (b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n{", b"413"),
+        (b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n{", b"400"),
         (b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n", b"414"),
         (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000 + b"\r\n\r\n", b"413"),
         (b"GET /%ff%00%zz?%ff HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"404"),

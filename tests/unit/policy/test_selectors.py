@@ -25,6 +25,8 @@ from tests.builders import a_node, a_pod
         ("Gt", ("x",), {"k": "5"}, False),
         ("Gt", ("1",), {"k": "many"}, False),
         ("Gt", (), {"k": "5"}, False),
+        ("Gt", ("²",), {"k": "5"}, False),
+        ("Gt", ("1",), {"k": "9" * 5000}, False),
         ("Near", ("a",), {"k": "a"}, False),
     ],
 )
