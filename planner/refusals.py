@@ -40,12 +40,16 @@ _PASSING = (Code.NODE_CORDONED, Code.NODE_NOT_READY)
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """One thing that could be different: in words, the snapshot and options with it, and the code it explains."""
+    """One thing that could be different: in words, the snapshot and options with it, and the code it explains.
+
+    `certain` when it needs no solver to see that it helps.
+    """
 
     words: str
     snapshot: ClusterSnapshot
     options: PlanOptions
     code: MoveCode = MoveCode.NO_ROOM_EVEN_IF_REPACKED
+    certain: bool = False
 
 
 def refusals(
@@ -138,8 +142,11 @@ class _WhatHelps:
         """Return the code of a demand, and what would help."""
         code = self._code(demand)
         for relaxation in self._relaxations(demand):
+            if relaxation.certain:
+                return code, f"it would fit with {relaxation.words}"
             if time.monotonic() > self._deadline:
-                return code, "what would help was not found in the time"
+                # What needs no search is still told.
+                continue
             if self._admits(relaxation, demand):
                 if relaxation.code is MoveCode.OVER_MOVE_LIMIT:
                     code = relaxation.code
@@ -231,7 +238,9 @@ class _WhatHelps:
             )
             product = model.label(names.GPU_PRODUCT) or model.label(names.AMD_PRODUCT) or "its kind"
             grown = structs.replace(self._snapshot, nodes=(*self._snapshot.nodes, more))
-            yield Relaxation(f"one more node of {product}", grown, self._options)
+            # On the new node it is alone; a group may need several.
+            words = f"one more node of {product}"
+            yield Relaxation(words, grown, self._options, certain=demand.group is None)
 
     def _admits(self, relaxation: Relaxation, demand: Demand) -> bool:
         """Return whether the demand fits beside all that are admitted now."""
