@@ -20,7 +20,6 @@ from islander.policy.need import PodNeed
 from islander.policy.occupancy import GpuState, gpu_state
 from islander.policy.settings import DemandMix
 
-_FINISHED = ("Succeeded", "Failed")
 _MEMO = 4096
 # A bind that the API has confirmed is seen by the watch within moments; after so long something else has happened.
 _ASSUMED_S = 600.0
@@ -118,11 +117,6 @@ class ClusterCache:
         with self._lock:
             self._forget(identity(pod))
 
-    def assumed_node(self, who: str) -> str:
-        """Return the node that a pod is assumed on, by its identity; empty when it is not."""
-        found = self._assumed.get(who)
-        return found[0].node if found is not None else ""
-
     def pod(self, key: str) -> Pod | None:
         """Return a pod that asks for devices, by `namespace/name`, as it was last seen."""
         return self._pods.get(key)
@@ -144,7 +138,7 @@ class ClusterCache:
     def waiting(self) -> list[Pod]:
         """Return the pods with devices that are not on a node yet."""
         with self._lock:
-            return [pod for pod in self._pods.values() if not pod.node and pod.phase not in _FINISHED]
+            return [pod for pod in self._pods.values() if not pod.node and not pod.finished]
 
     def nominated(self) -> dict[str, tuple[Pod, ...]]:
         """Return the pending pods that a node is meant for, by node."""
@@ -193,7 +187,7 @@ class ClusterCache:
             self._touch(name)
 
     def _change_pod(self, key: str, pod: Pod, *, gone: bool) -> None:
-        settled = gone or bool(pod.node) or pod.phase in _FINISHED
+        settled = gone or bool(pod.node) or pod.finished
         if pod.spec.requests.extended or key in self._pods:
             with self._lock:
                 before = self._pods.pop(key, None)
@@ -211,7 +205,7 @@ class ClusterCache:
         if pod.holds_devices:
             self._pods_on[pod.node][pod.key] = pod
             self._touch(pod.node)
-        elif pod.nominated_node and not pod.node and pod.phase not in _FINISHED:
+        elif pod.nominated_node and not pod.node and not pod.finished:
             self._nominated[pod.nominated_node][pod.key] = pod
 
     def _leave(self, pod: Pod) -> None:

@@ -33,7 +33,7 @@ class ObservedDemand:
         """Take in one change of an object; only pods matter."""
         if kind != "Pod":
             return
-        pod = new if isinstance(new, Pod) and new.phase not in ("Succeeded", "Failed") else None
+        pod = new if isinstance(new, Pod) and not new.finished else None
         if key not in self._needs and (pod is None or not pod.spec.requests.extended):
             return
         need = need_of(pod, self._settings) if pod is not None else None

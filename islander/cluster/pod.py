@@ -182,9 +182,14 @@ class Pod(Struct, frozen=True, rename="camel", omit_defaults=True):
         return f"{self.namespace}/{self.name}"
 
     @property
+    def finished(self) -> bool:
+        """True when the pod has run to its end, well or badly: it holds nothing, and never will again."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
     def holds_devices(self) -> bool:
-        """True while the pod's requests count on its node: bound, and neither Succeeded nor Failed."""
-        return bool(self.node) and self.phase not in ("Succeeded", "Failed")
+        """True while the pod's requests count on its node: bound and not finished."""
+        return bool(self.node) and not self.finished
 
     def label(self, key: str) -> str | None:
         """Return a label's value, None when absent."""

@@ -16,8 +16,6 @@ from islander.cluster.vllm import (
     tensor_override,
 )
 
-GROUP_LABEL = "leaderworkerset.sigs.k8s.io/name"
-
 _FLAGS = {
     "tensor": "--tensor-parallel-size",
     "pipeline": "--pipeline-parallel-size",
@@ -80,7 +78,7 @@ def parallel_findings(pod: Pod, *, attention_heads: int | None = None) -> tuple[
         gpus = gpus_of_container(container)
         certain = not reading.unknown and not reading.several and (reading.stated or not reading.from_file)
         if gpus and (certain or override is not None):
-            spans = reading.spans_pods or pod.label(GROUP_LABEL) is not None
+            spans = reading.spans_pods or pod.label(names.LWS_NAME) is not None
             found += _count_findings(
                 container, own, gpus, spans_pods=spans, tensor_is_stated="tensor" in reading.stated
             )

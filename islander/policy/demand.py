@@ -26,5 +26,5 @@ def mix_of(snapshot: ClusterSnapshot, settings: PolicySettings) -> DemandMix:
     """Return the mix of the settings, or the one observed in the snapshot where they leave it open."""
     if settings.mix is not None:
         return settings.mix
-    alive = (pod for pod in snapshot.pods if pod.phase not in ("Succeeded", "Failed"))
+    alive = (pod for pod in snapshot.pods if not pod.finished)
     return observed_mix(need_of(pod, settings) for pod in alive)

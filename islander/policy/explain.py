@@ -11,10 +11,11 @@ from islander.cluster import names
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
+from islander.cluster.vllm_findings import Severity, parallel_findings
 from islander.policy.assess import Assessment, ScoreParts, Verdict, assess
 from islander.policy.demand import mix_of
 from islander.policy.fit import Unfit, unfit
-from islander.policy.need import PodNeed, need_of
+from islander.policy.need import PodNeed, need_of, topology_warning
 from islander.policy.neighbours import Neighbourhood
 from islander.policy.occupancy import gpu_state
 from islander.policy.reasons import REASONS, Code
@@ -139,8 +140,17 @@ def explain_pod(snapshot: ClusterSnapshot, pod: Pod, settings: PolicySettings | 
         nodes=[_node_explanation(j, score) for j, score in zip(judged, scores, strict=True)],
         summary=dict(sorted(Counter(j.code.value for j in judged if not j.accepted and j.code).items())),
         would_fit=None,
-        warnings=list(snapshot.warnings),
+        warnings=[*snapshot.warnings, *(f"pod {pod.key}: {warning}" for warning in _pod_warnings(pod, need))],
     )
+
+
+def _pod_warnings(pod: Pod, need: PodNeed) -> list[str]:
+    """Return what was not understood of the pod's own words, and what its engine will stumble over."""
+    if not need.gpus:
+        return []
+    found = [warning] if (warning := topology_warning(pod)) else []
+    findings = (finding for finding in parallel_findings(pod) if finding.severity is not Severity.INFO)
+    return found + [f"{finding.field}: {finding.message}. {finding.cure}" for finding in findings]
 
 
 def _node_explanation(judged: Judged, score: int) -> NodeExplanation:

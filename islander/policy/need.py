@@ -133,6 +133,15 @@ def _explicit_topology(pod: Pod) -> Topology | None:
     return Topology(value) if value is not None and value in Topology._value2member_map_ else None
 
 
+def topology_warning(pod: Pod) -> str:
+    """Return what is wrong with the pod's topology annotation, which then counts as absent; empty when nothing is."""
+    value = pod.annotation(names.TOPOLOGY)
+    if value is None or _explicit_topology(pod) is not None:
+        return ""
+    known = ", ".join(topology.value for topology in Topology)
+    return f"metadata.annotations[{names.TOPOLOGY}]: {value!r:.60} is not one of {known}, and counts as absent"
+
+
 def _gpu_kind(pod: Pod) -> tuple[tuple[str, ...] | None, int]:
     """Return the products and the memory (MiB) that the pod's selectors ask for."""
     products: set[str] | None = None

@@ -104,7 +104,7 @@ def gpu_state(node: Node, pods: Iterable[Pod], resource: str = names.NVIDIA_GPU,
         the node does not name the resource itself: a node serves a name in one of the two ways.
     """
     capacity, allocatable = node.capacity.count(resource), node.allocatable.count(resource)
-    holders = [pod for pod in pods if pod.spec.requests.count(resource) and pod.phase not in ("Succeeded", "Failed")]
+    holders = [pod for pod in pods if pod.spec.requests.count(resource) and not pod.finished]
     used = sum(pod.spec.requests.count(resource) for pod in holders)
     hardware, _ = hardware_of(node, resource)
     shared, whole = is_shared(node), whole_gpus(node, resource)

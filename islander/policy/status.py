@@ -107,7 +107,7 @@ def cluster_status(snapshot: ClusterSnapshot, settings: PolicySettings | None = 
     """Return the status of a snapshot; the demand mix is the one of the settings, or what the snapshot's pods ask."""
     settings = settings or PolicySettings()
     gpu_nodes = _gpu_nodes(snapshot, settings)
-    needs = {pod.key: need_of(pod, settings) for pod in snapshot.pods if pod.phase not in ("Succeeded", "Failed")}
+    needs = {pod.key: need_of(pod, settings) for pod in snapshot.pods if not pod.finished}
     mix = mix_of(snapshot, settings)
     closed = _closed(gpu_nodes, snapshot, needs, settings)
     usable = [state for node, state in gpu_nodes if node.name not in closed]
