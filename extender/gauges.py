@@ -12,13 +12,14 @@ from prometheus_client.registry import Collector
 
 from extender.cache import ClusterCache
 from extender.source import ClusterSource
+from islander.policy.demand import shapes_by_size
 from islander.policy.fit import not_schedulable
+from islander.policy.fragmentation import stranded_share
 from islander.policy.need import need_of
 from islander.policy.occupancy import GpuState
 from islander.policy.room import islands_free, replicas_guaranteed
-from islander.policy.settings import DemandMix, PolicySettings, Shape
+from islander.policy.settings import COMMON_SIZES, DemandMix, PolicySettings
 
-ISLAND_SIZES = (1, 2, 4, 8)
 _NO_PRODUCT = "unknown"
 
 # By the values of the labels.
@@ -118,7 +119,7 @@ class ClusterGauges(Collector):
     def _placeable(self, kinds: Counter[_Kind], mix: DemandMix) -> Metric:
         replicas: Amounts = defaultdict(float)
         for kind, count in kinds.items():
-            for key, shape in _shapes(mix).items():
+            for key, shape in shapes_by_size(mix).items():
                 replicas[kind.pool, key] += count * replicas_guaranteed(kind.state, shape) * kind.usable
         return _gauge(
             "islander_placeable_replicas", "Replicas of one shape that are sure to fit.", ("pool", "shape"), replicas
@@ -127,22 +128,22 @@ class ClusterGauges(Collector):
     def _islands(self, kinds: Counter[_Kind]) -> Metric:
         islands: Amounts = defaultdict(float)
         for kind, count in kinds.items():
-            for size in ISLAND_SIZES:
+            for size in COMMON_SIZES:
                 islands[kind.pool, str(size)] += count * islands_free(kind.state, size) * kind.usable
         return _gauge(
             "islander_free_islands", "Free islands of one size, cut at the same time.", ("pool", "size"), islands
         )
 
     def _fragmentation(self, kinds: Counter[_Kind], mix: DemandMix) -> Metric:
-        free: defaultdict[str, float] = defaultdict(float)
-        lost: defaultdict[str, float] = defaultdict(float)
-        asked = sum(weight * shape.gpus for shape, weight in mix.weights)
+        free: defaultdict[str, int] = defaultdict(int)
+        stranded: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+        shapes = shapes_by_size(mix)
         for kind, count in kinds.items():
             free[kind.pool] += count * kind.state.free * kind.usable
-            for shape, weight in mix.weights:
-                stranded = kind.state.free - shape.gpus * replicas_guaranteed(kind.state, shape)
-                lost[kind.pool] += count * stranded * kind.usable * weight * shape.gpus / asked
-        ratios: Amounts = {(pool,): lost[pool] / gpus if gpus else 0.0 for pool, gpus in free.items()}
+            for size, shape in shapes.items():
+                left = kind.state.free - shape.gpus * replicas_guaranteed(kind.state, shape)
+                stranded[kind.pool][size] += count * left * kind.usable
+        ratios: Amounts = {(pool,): stranded_share(mix, stranded[pool], gpus) for pool, gpus in free.items()}
         return _gauge(
             "islander_fragmentation_ratio", "Share of the free GPUs that the demand cannot use.", ("pool",), ratios
         )
@@ -164,15 +165,6 @@ class ClusterGauges(Collector):
             ("shape",),
             stuck,
         )
-
-
-def _shapes(mix: DemandMix) -> dict[str, Shape]:
-    """Return the shapes to report by their GPUs; a size that is asked for both ways counts as an island."""
-    shapes: dict[str, Shape] = {}
-    for shape, _ in mix.weights:
-        known = shapes.get(str(shape.gpus))
-        shapes[str(shape.gpus)] = Shape(shape.gpus, island=shape.island or (known is not None and known.island))
-    return shapes
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...], values: Amounts) -> Metric:

@@ -28,3 +28,18 @@ def mix_of(snapshot: ClusterSnapshot, settings: PolicySettings) -> DemandMix:
         return settings.mix
     alive = (pod for pod in snapshot.pods if not pod.finished)
     return observed_mix(need_of(pod, settings) for pod in alive)
+
+
+def shapes_by_size(mix: DemandMix, sizes: Iterable[int] = ()) -> dict[str, Shape]:
+    """Return the shapes of a mix, keyed by their GPUs; a size that is asked for both ways counts as an island.
+
+    Parameters
+    ----------
+    sizes
+        Sizes that are to be there as islands, whether or not the mix holds them.
+    """
+    shapes = {str(size): Shape(size, island=size > 1) for size in sizes}
+    for shape, _ in mix.weights:
+        known = shapes.get(str(shape.gpus))
+        shapes[str(shape.gpus)] = Shape(shape.gpus, island=shape.island or (known is not None and known.island))
+    return shapes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from islander.hardware.islands import disjoint_islands
@@ -37,6 +38,24 @@ def unusable_gpus(links: LinkMatrix, free: int, mix: DemandMix) -> float:
         total += weight
         lost += weight * (free.bit_count() - shape.gpus * capacity(links, free, shape))
     return lost / total if total else 0.0
+
+
+def stranded_share(mix: DemandMix, stranded: Mapping[str, float], free: float) -> float:
+    """Return the share of the free GPUs that the demand cannot use, 0 to 1; 0 when nothing is free.
+
+    Parameters
+    ----------
+    stranded
+        GPUs that stay free when as many replicas as fit have come, by the GPUs of a replica.
+
+    Notes
+    -----
+    The mean over the mix, weighted by the GPUs that each shape asks for.
+    """
+    asked = sum(weight * shape.gpus for shape, weight in mix.weights)
+    if not free or not asked:
+        return 0.0
+    return sum(weight * shape.gpus * stranded[str(shape.gpus)] for shape, weight in mix.weights) / asked / free
 
 
 def gradient(links: LinkMatrix, free: int, pick: int, mix: DemandMix) -> float:

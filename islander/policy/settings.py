@@ -43,8 +43,10 @@ class DemandMix:
                 raise ValueError(f"demand mix: {shape.gpus} GPUs with weight {weight} is not a demand")
 
 
+# GPUs of the usual replicas: what is told of every cluster, whatever its pods ask for.
+COMMON_SIZES = (1, 2, 4, 8)
 # With nothing observed every common shape is as likely as another.
-DEFAULT_MIX = DemandMix(tuple((Shape(gpus, island=gpus > 1), 1.0) for gpus in (1, 2, 4, 8)))
+DEFAULT_MIX = DemandMix(tuple((Shape(gpus, island=gpus > 1), 1.0) for gpus in COMMON_SIZES))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,17 @@ from islander.cluster.machine import gpu_memory
 from islander.cluster.node import Node, Taint
 from islander.cluster.pod import Pod, PodSpec
 from islander.cluster.snapshot import ClusterSnapshot
-from islander.policy.demand import mix_of
+from islander.policy.demand import mix_of, shapes_by_size
 from islander.policy.explain import Judged, judge_nodes
 from islander.policy.fit import not_schedulable
+from islander.policy.fragmentation import stranded_share
 from islander.policy.need import PodNeed, need_of
 from islander.policy.neighbours import Neighbourhood
 from islander.policy.occupancy import GpuState, gpu_state
 from islander.policy.reasons import Code
 from islander.policy.room import islands_free, largest_free_island, replicas_guaranteed
 from islander.policy.selectors import untolerated_taint
-from islander.policy.settings import DemandMix, PolicySettings, Shape
-
-SIZES = (1, 2, 4, 8)
+from islander.policy.settings import COMMON_SIZES, DemandMix, PolicySettings
 
 
 class Totals(Struct, frozen=True, rename="camel"):
@@ -112,7 +111,7 @@ def cluster_status(snapshot: ClusterSnapshot, settings: PolicySettings | None = 
     closed = _closed(gpu_nodes, snapshot, needs, settings)
     usable = [state for node, state in gpu_nodes if node.name not in closed]
     usable_free = sum(state.free for state in usable)
-    shapes = _shapes(mix)
+    shapes = shapes_by_size(mix, COMMON_SIZES)
     placeable = {
         key: sum(replicas_guaranteed(state, shape) for state in usable) for key, shape in sorted(shapes.items())
     }
@@ -121,7 +120,7 @@ def cluster_status(snapshot: ClusterSnapshot, settings: PolicySettings | None = 
         totals=_totals(gpu_nodes, usable_free),
         placeable=placeable,
         largest_free_island=max((largest_free_island(state) for state in usable), default=0),
-        fragmentation=Fragmentation(_ratio(mix, stranded, usable_free), stranded),
+        fragmentation=Fragmentation(round(stranded_share(mix, stranded, usable_free), 4), stranded),
         nodes=[_node_status(node, state, snapshot, closed.get(node.name, "")) for node, state in gpu_nodes],
         pending=_pending(snapshot, mix, needs, usable_free),
         warnings=[*snapshot.warnings, *(f"node {n.name}: {w}" for n, s in gpu_nodes for w in _warnings(n, s))],
@@ -183,23 +182,6 @@ def _taint_nobody_tolerates(node: Node, pods: Collection[Pod]) -> Taint | None:
     return None if None in found else found[0]
 
 
-def _shapes(mix: DemandMix) -> dict[str, Shape]:
-    """Return the shapes to report, keyed by their GPUs; where a size is asked for both ways, as an island."""
-    shapes = {str(size): Shape(size, island=size > 1) for size in SIZES}
-    for shape, _ in mix.weights:
-        known = shapes.get(str(shape.gpus))
-        shapes[str(shape.gpus)] = Shape(shape.gpus, island=shape.island or (known is not None and known.island))
-    return shapes
-
-
-def _ratio(mix: DemandMix, stranded: dict[str, int], usable_free: int) -> float:
-    asked = sum(weight * shape.gpus for shape, weight in mix.weights)
-    if not usable_free or not asked:
-        return 0.0
-    lost = sum(weight * shape.gpus * stranded[str(shape.gpus)] for shape, weight in mix.weights)
-    return round(lost / asked / usable_free, 4)
-
-
 def _totals(gpu_nodes: Sequence[tuple[Node, GpuState]], usable_free: int) -> Totals:
     states = [state for _, state in gpu_nodes]
     return Totals(
@@ -231,7 +213,7 @@ def _node_status(node: Node, state: GpuState, snapshot: ClusterSnapshot, closed:
         not_schedulable_reason=closed,
         free_indexes=[i for i in range(state.hardware.gpus) if state.free_sets[0] >> i & 1] if known else None,
         free_indexes_source=state.source.value,
-        islands={str(size): islands_free(state, size) for size in SIZES},
+        islands={str(size): islands_free(state, size) for size in COMMON_SIZES},
         clique=node.label(names.GPU_CLIQUE) or "",
         memory_mib=memory.total_mib,
         memory_mib_per_rank=memory.per_rank_mib,

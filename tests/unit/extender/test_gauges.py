@@ -5,6 +5,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from islander.policy.settings import DemandMix, PolicySettings, Shape
 from tests.builders import H100, a_node, a_pod
 from tests.unit.extender.harness import InMemoryExtender, asking
 
@@ -93,6 +94,16 @@ def test_the_gauges_agree_with_the_status() -> None:
     status = extender.app.test_client().get("/status").get_json()
     assert found[f"islander_fragmentation_ratio[{H100}]"] == pytest.approx(status["fragmentation"]["ratio"], abs=1e-4)
     assert {s: found[f"islander_placeable_replicas[{H100}][{s}]"] for s in "1248"} == status["placeable"]
+
+
+def test_gauges_and_status_agree_on_a_size_that_is_asked_for_both_ways() -> None:
+    mix = DemandMix(((Shape(2, island=False), 3.0), (Shape(2, island=True), 1.0)))
+    extender = InMemoryExtender(a_node("n1", gpus=4, hardware="pcie-4"), settings=PolicySettings(mix=mix))
+    found = samples(extender)
+    status = extender.app.test_client().get("/status").get_json()
+    # No two of the four GPUs are joined, so no island of two fits and all four are stranded.
+    assert found[f"islander_fragmentation_ratio[{H100}]"] == status["fragmentation"]["ratio"] == 1.0
+    assert found[f"islander_placeable_replicas[{H100}][2]"] == status["placeable"]["2"] == 0
 
 
 def test_a_pod_is_stuck_when_enough_is_free_in_total_but_no_node_is_good() -> None:
