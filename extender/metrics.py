@@ -1,4 +1,4 @@
-"""The metrics of the extender: every name and label in one place, in a registry of their own."""
+"""What requests and watches count, in a registry of its own; `gauges` adds what describes the cluster."""
 
 from __future__ import annotations
 

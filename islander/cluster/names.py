@@ -23,8 +23,6 @@ GPU_MEMORY = "nvidia.com/gpu.memory"
 GPU_REPLICAS = "nvidia.com/gpu.replicas"
 GPU_SHARING_STRATEGY = "nvidia.com/gpu.sharing-strategy"
 GPU_CLIQUE = "nvidia.com/gpu.clique"
-MIG_STRATEGY = "nvidia.com/mig.strategy"
-MIG_CONFIG_STATE = "nvidia.com/mig.config.state"
 # AMD's node labeller (ROCm/k8s-device-plugin, cmd/k8s-node-labeller).
 AMD_PRODUCT = "amd.com/gpu.product-name"
 
