@@ -109,23 +109,28 @@ def read_snapshot(path: Path) -> ClusterSnapshot:
         reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         raise ConfigError(f"{where}: cannot be read: {reason}") from e
     try:
-        _, kind = kind_of(data)
-        return _from_list(data) if kind.endswith("List") else decode_snapshot(data)
+        group, kind = kind_of(data)
+        return _from_list(data, group, kind) if kind.endswith("List") else decode_snapshot(data)
     except (MalformedObject, MalformedSnapshot, msgspec.ValidationError) as e:
         raise ConfigError(f"{where}: neither a ClusterSnapshot nor a List of `kubectl get -o json`: {e}") from e
 
 
-def _from_list(data: bytes) -> ClusterSnapshot:
-    """Return the snapshot of a kubectl List; objects that cannot be used are left out with a warning."""
+def _from_list(data: bytes, list_group: str, list_kind: str) -> ClusterSnapshot:
+    """Return the snapshot of a kubectl List; objects that cannot be used are left out with a warning.
+
+    The items of a typed list, such as a NodeList, do not say their kind.
+    """
     objects: defaultdict[str, list[ClusterObject]] = defaultdict(list)
     warnings = []
     for raw in msgspec.json.decode(data, type=_List).items:
         group, kind = kind_of(raw)
+        if not kind:
+            group, kind = list_group, list_kind.removesuffix("List")
         if GROUPS.get(kind) != group:
             continue
         there = objects[kind]
         try:
-            there.append(parse_object(raw))
+            there.append(parse_object(raw, kind))
         except MalformedObject as e:
             warnings.append(f"{e}; it is left out")
     by_kind = {kind: sorted_objects(found) for kind, found in objects.items()}

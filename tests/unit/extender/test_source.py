@@ -33,6 +33,12 @@ def test_what_kubectl_prints_is_read(tmp_path: Path) -> None:
     assert "default/broken" in snapshot.warnings[0]
 
 
+def test_items_of_a_typed_list_need_not_say_their_kind(tmp_path: Path) -> None:
+    items = [{key: value for key, value in node_object("n1").items() if key not in ("apiVersion", "kind")}]
+    (tmp_path / "l.json").write_text(json.dumps({"apiVersion": "v1", "kind": "NodeList", "items": items}))
+    assert [node.name for node in read_snapshot(tmp_path / "l.json").nodes] == ["n1"]
+
+
 @pytest.mark.parametrize(
     "content",
     [
