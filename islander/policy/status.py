@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from msgspec import Struct, structs
 
 from islander.cluster import names
-from islander.cluster.machine import gpu_memory
+from islander.cluster.machine import gpu_memory, hardware_of
 from islander.cluster.node import Node, Taint
 from islander.cluster.pod import Pod, PodSpec
 from islander.cluster.snapshot import ClusterSnapshot
@@ -139,8 +139,9 @@ def _gpu_nodes(snapshot: ClusterSnapshot, settings: PolicySettings) -> list[tupl
 
 
 def _warnings(node: Node, state: GpuState) -> tuple[str, ...]:
+    _, doubts = hardware_of(node, state.resource)
     unseen = "its GPUs are handed out by dynamic resource allocation; they are not counted here"
-    return (*node.warnings, unseen) if state.dra else node.warnings
+    return (*node.warnings, *doubts, unseen) if state.dra else (*node.warnings, *doubts)
 
 
 def gpu_resource_of(node: Node, settings: PolicySettings) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from islander.cluster import names
-from islander.cluster.node import Taint
+from islander.cluster.node import Node, Taint
 from islander.cluster.pod import Owner, Toleration
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.hardware.presets import preset
@@ -153,34 +153,14 @@ def test_workload_is_read_from_the_template_hash_when_the_dump_has_no_replica_se
     assert node.pods[0].workload == "Deployment/chat"
 
 
-def test_explanation_says_why_every_node_refuses() -> None:
-    snapshot = fragmented()
-    pod = next(pod for pod in snapshot.pods if pod.name == "llama")
-    explanation = explain_pod(snapshot, pod)
-    assert explanation.summary == {"NOT_ENOUGH_FREE_GPUS": 4}
-    assert (explanation.need.gpus, explanation.need.tensor_parallel, explanation.need.topology) == (4, 4, "preferred")
-    assert [n.free for n in explanation.nodes] == [2, 2, 1, 1]
-    assert {n.score for n in explanation.nodes} == {0}
-
-
-def test_explanation_of_a_running_pod_does_not_count_the_pod_against_itself() -> None:
-    pod = a_pod("x", gpus=8, tp=8, node="n1")
-    (node,) = explain_pod(a_snapshot(a_node(), pod), pod).nodes
-    assert (node.verdict, node.accepted) == ("guaranteed", True)
-
-
-def test_explanation_prefers_the_broken_island_for_a_single_gpu() -> None:
-    snapshot = a_snapshot(a_node("broken"), a_node("whole"), a_pod("x", gpus=5, node="broken"))
-    scores = {n.name: n.score for n in explain_pod(snapshot, a_pod("single")).nodes}
-    assert scores == {"broken": 10, "whole": 0}
-
-
-def test_a_rule_of_kube_scheduler_goes_before_the_judgement_of_gpus() -> None:
-    (node,) = explain_pod(a_snapshot(a_node(unschedulable=True)), a_pod(gpus=16)).nodes
-    assert (node.code, node.verdict) == ("NODE_CORDONED", "impossible")
-
-
-def test_pod_without_gpus_is_explained_as_indifferent() -> None:
-    explanation = explain_pod(a_snapshot(a_node()), a_pod(gpus=0))
-    assert explanation.need.gpus == 0
-    assert [(n.accepted, n.score) for n in explanation.nodes] == [(True, 0)]
+@pytest.mark.parametrize(
+    ("node", "warning"),
+    [
+        (a_node(hardware="no-such-preset"), "'no-such-preset' is not a known preset; it is ignored"),
+        (a_node(labels={names.GPU_COUNT: "two"}), "'two' is not a number; it is ignored"),
+        (a_node(product="NVIDIA-ODD"), "'NVIDIA-ODD' is not in the catalogue; its links are not known"),
+        (a_node(warnings=["status.capacity[x]: odd"]), "node n1: status.capacity[x]: odd"),
+    ],
+)
+def test_what_was_not_believed_of_a_node_is_a_warning_g11(node: Node, warning: str) -> None:
+    assert [warning in said for said in cluster_status(a_snapshot(node)).warnings] == [True]
