@@ -25,6 +25,7 @@ from planner.plan import (
 )
 from planner.problem import Problem, problem_of
 from planner.refusals import refusals
+from planner.rules import Rules
 from planner.solution import Solution, solve
 from planner.world import World
 
@@ -184,9 +185,18 @@ def _risks(problem: Problem, key: str) -> list[str]:
 def _admissions(
     problem: Problem, world: World, solution: Solution, last: dict[str, int], waves: int
 ) -> list[Admission]:
-    gpus = {demand.key: demand.need.gpus for demand in problem.demands}
-    ruled = world.has_rules
-    return [Admission(key, node, gpus[key], waves if ruled else last.get(node, 0)) for key, node in solution.admits]
+    """Return the admissions, each when nothing touches its node any more; where rules bind the pod, at the end."""
+    demands = {demand.key: demand for demand in problem.demands}
+    rules = Rules.of(world)
+    return [
+        Admission(
+            key,
+            node,
+            demands[key].need.gpus,
+            waves if world.has_rules and rules.bind(demands[key].pod) else last.get(node, 0),
+        )
+        for key, node in solution.admits
+    ]
 
 
 def _outcome(problem: Problem, options: PlanOptions, solution: Solution, steps: Sequence[Step]) -> str:

@@ -11,6 +11,7 @@ from typing import TypeVar
 import networkx as nx
 
 from planner.problem import MovablePod, Problem
+from planner.rules import Rules
 from planner.world import World
 
 # Orders of so many moves that hang together are searched through; of more, only the greedy one is tried.
@@ -18,6 +19,9 @@ MAX_SEARCHED = 16
 # A search for an order that looks at more sets of done moves than this gives up.
 MAX_SETS = 20_000
 MAX_PERMUTED = 4
+
+# Stands for a node that all units share of which rules between pods bind one.
+BOUND_BY_RULES = object()
 
 T = TypeVar("T")
 
@@ -114,12 +118,13 @@ def moved(problem: Problem, world: World, unit: Unit) -> World | None:
 def sequence(problem: Problem, world: World, moves: Mapping[str, str]) -> tuple[Unit, ...] | NoOrder:
     """Return an order in which every move has room at its time, each pod moving once; or those for which none is found.
 
-    Moves that share no node are ordered by themselves; with rules between pods all moves hang together.
+    Moves that share no node are ordered by themselves; those of pods that rules bind all hang together.
     """
     units = units_of(problem, moves)
+    rules = Rules.of(world)
     ordered: list[Unit] = []
     stuck: list[str] = []
-    for component in _components(units, together=world.has_rules):
+    for component in _components(problem, units, rules):
         found = _greedy(problem, world, component)
         if found is None and len(component) <= MAX_SEARCHED:
             found = _Search(problem, component).order(world)
@@ -127,22 +132,22 @@ def sequence(problem: Problem, world: World, moves: Mapping[str, str]) -> tuple[
             stuck += [key for unit in component for key, _, _ in unit.legs]
         else:
             ordered += found
-            if world.has_rules:
-                for unit in found:
-                    after = moved(problem, world, unit)
-                    world = world if after is None else after
     return NoOrder(tuple(sorted(stuck))) if stuck else tuple(ordered)
 
 
-def _components(units: Sequence[Unit], *, together: bool) -> list[list[Unit]]:
-    if together:
-        return [list(units)] if units else []
+def _components(problem: Problem, units: Sequence[Unit], rules: Rules) -> list[list[Unit]]:
     graph: nx.Graph[object] = nx.Graph()
     for number, unit in enumerate(units):
         for node in unit.nodes:
             graph.add_edge(number, node)
+        if _bound(problem, unit, rules):
+            graph.add_edge(number, BOUND_BY_RULES)
     parts = ([units[n] for n in part if isinstance(n, int)] for part in nx.connected_components(graph))
     return sorted((sorted(part, key=lambda unit: unit.legs) for part in parts), key=lambda part: part[0].legs)
+
+
+def _bound(problem: Problem, unit: Unit, rules: Rules) -> bool:
+    return any(rules.bind(problem.movable[key].pod) for key, _, _ in unit.legs)
 
 
 def _greedy(problem: Problem, world: World, units: Sequence[Unit]) -> list[Unit] | None:
@@ -199,16 +204,18 @@ def waves_of(problem: Problem, world: World, ordered: Sequence[Unit]) -> tuple[W
     """
     left = list(ordered)
     waves: list[Wave] = []
+    rules = Rules.of(world)
     while left:
-        chosen, world = _next_wave(problem, world, left)
+        chosen, world = _next_wave(problem, world, rules, left)
         waves.append(Wave(tuple(chosen)))
         taken = {id(unit) for unit in chosen}
         left = [unit for unit in left if id(unit) not in taken]
     return tuple(waves)
 
 
-def _next_wave(problem: Problem, world: World, left: Sequence[Unit]) -> tuple[list[Unit], World]:
+def _next_wave(problem: Problem, world: World, rules: Rules, left: Sequence[Unit]) -> tuple[list[Unit], World]:
     chosen: list[Unit] = []
+    one_is_bound = False
     disrupted: set[str] = set()
     drawn: Counter[str] = Counter()
     passed: set[str] = set()
@@ -217,8 +224,10 @@ def _next_wave(problem: Problem, world: World, left: Sequence[Unit]) -> tuple[li
         movers = [problem.movable[key] for key, _, _ in unit.legs]
         workloads = {mover.workload for mover in movers}
         budgets = {mover.budget for mover in movers if mover.budget is not None}
-        # With rules between pods it matters who came first, so units then move one after the other.
-        free = not (unit.nodes & passed) and not (workloads & disrupted) and not (chosen and world.has_rules)
+        # Of pods that rules bind it matters who came first, so they move one after the other, in their order.
+        bound = world.has_rules and _bound(problem, unit, rules)
+        free = not (unit.nodes & passed) and not (workloads & disrupted) and not (bound and one_is_bound)
+        one_is_bound |= bound
         if free and _headroom(problem, drawn, budgets) and _has_room_beside(problem, world, unit, coming):
             chosen.append(unit)
             drawn.update(budgets)

@@ -17,6 +17,7 @@ from planner.models.classes import counts_decide, rank_of, tiers_of
 from planner.options import PlanOptions
 from planner.order import Unit, orders
 from planner.problem import Demand, Problem
+from planner.rules import Rules
 from planner.world import World
 
 # Sets of more demands than this are too many to compare.
@@ -88,6 +89,9 @@ class Search:
             for name in self._nodes
         )
         self._fixed = tuple(tuple(pod for pod in world.pods_at(name) if pod.key not in numbers) for name in self._nodes)
+        rules = Rules.of(world)
+        taking_part = [mover.pod for mover in self._movers] + [demand.pod for demand in self._demands]
+        self._bound = world.has_rules and any(rules.bind(pod) for pod in taking_part)
         self._kinds = self._alike(grouped)
         self._counted = self._counted_nodes()
         self._accepted: dict[Hashable, bool] = {}
@@ -201,7 +205,7 @@ class Search:
 
     def _accepts_all(self, crowd: Crowd, node: int, tokens: Sequence[int]) -> bool:
         """Return whether a node takes pods in whatever order they come."""
-        for order in orders(tokens) if node not in self._counted or self._world.has_rules else (tokens,):
+        for order in orders(tokens) if node not in self._counted or self._bound else (tokens,):
             held = crowd
             for token in order:
                 if not self._accepts(held, node, token):
@@ -211,14 +215,14 @@ class Search:
 
     def _accepts(self, crowd: Crowd, node: int, token: int) -> bool:
         counted = node in self._counted
-        if self._world.has_rules:
+        if self._bound:
             memo: Hashable = (crowd, node, token)
         else:
             memo = (node, self._memo(node, crowd), self._kind(token) if counted else token)
         known = self._accepted.get(memo)
         if known is None:
             pod, need = self._pod(token)
-            world = self._world_of(enumerate(crowd) if self._world.has_rules else [(node, crowd[node])])
+            world = self._world_of(enumerate(crowd) if self._bound else [(node, crowd[node])])
             known = self._accepted[memo] = world.refusal(pod, need, self._nodes[node]) is None
         return known
 
@@ -259,7 +263,7 @@ class Search:
 
     def _masks(self, crowd: Crowd) -> dict[int, tuple[tuple[int, int], ...]]:
         """Return the sets of demands that can be admitted, with (demand, node) in an order that works."""
-        if self._world.has_rules:
+        if self._bound:
             return self._masks_in_every_order(crowd)
         found: dict[int, tuple[tuple[int, int], ...]] = {0: ()}
         for node in range(len(self._nodes)):
@@ -365,7 +369,7 @@ class Search:
     def _traits(self, pod: Pod, need: PodNeed) -> Hashable:
         spec = pod.spec
         asked = (need, spec.requests, spec.node_selector, spec.node_terms, spec.tolerations, spec.host_ports)
-        return (*asked, spec.priority, (pod.namespace, pod.labels, spec) if self._world.has_rules else None)
+        return (*asked, spec.priority, (pod.namespace, pod.labels, spec) if self._bound else None)
 
     def _counted_nodes(self) -> frozenset[int]:
         """Return the nodes on which pods of one kind can stand for each other."""

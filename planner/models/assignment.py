@@ -30,6 +30,7 @@ class Case:
     """All that the model is made from."""
 
     problem: Problem
+    world: World
     options: PlanOptions
     classes: Classes
     mix: DemandMix
@@ -41,6 +42,7 @@ class Case:
         """Return the case of a problem."""
         return cls(
             problem,
+            world,
             options,
             classes,
             mix,

@@ -19,10 +19,11 @@ from islander.policy.neighbours import Neighbourhood
 from islander.policy.occupancy import GpuState
 from islander.policy.settings import DEFAULT_MIX, Topology
 from planner.problem import Demand, MovablePod, Problem
+from planner.rules import Rules
 from planner.world import World
 
-# Rules between pods are looked up node by node only while there are so few (node, pod type) pairs.
-MAX_RULE_LOOKUPS = 20_000
+# Rules between pods are looked up node by node only while (nodes x types with rules x pods) is so small.
+MAX_RULE_LOOKUPS = 1_000_000
 NOBODY = Neighbourhood({}, {}, {}, ())
 
 
@@ -136,7 +137,8 @@ class Classes:
     own_nodes
         Nodes of the sites that are not counted.
     exact
-        False where rules between pods were judged by the present placement only.
+        False where rules between pods were judged by the present placement, which moves may change. Where they are not
+        judged at all, no legal plan is left out.
     """
 
     tiers: tuple[int, ...]
@@ -227,8 +229,9 @@ def classes_of(problem: Problem, world: World, *, per_workload: bool = False, ig
         the same, but a solution of it may not fit.
     """
     tiers = tiers_of(problem.demands)
-    moving = {key: _draft_of(mover, tiers, world, per_workload) for key, mover in problem.movable.items()}
-    waiting = {demand.key: _draft_of_demand(demand, tiers, world) for demand in problem.demands}
+    rules = Rules.of(world)
+    moving = {key: _draft_of(mover, tiers, rules, per_workload) for key, mover in problem.movable.items()}
+    waiting = {demand.key: _draft_of_demand(demand, tiers, rules) for demand in problem.demands}
     kinds: dict[Hashable, _Draft] = {}
     for draft in (*moving.values(), *waiting.values()):
         kinds.setdefault(draft.legality(), draft)
@@ -243,18 +246,18 @@ def classes_of(problem: Problem, world: World, *, per_workload: bool = False, ig
         classes=_node_classes(board, world, type_of),
         type_of=type_of,
         own_nodes=tuple(site.nodes[0] for site in board.sites if not site.counted),
-        exact=not any(draft.ruled for draft in kinds.values()),
+        exact=not board.looked_up,
     )
 
 
-def _draft_of(mover: MovablePod, tiers: tuple[int, ...], world: World, per_workload: bool) -> _Draft:
+def _draft_of(mover: MovablePod, tiers: tuple[int, ...], rules: Rules, per_workload: bool) -> _Draft:
     apart = (mover.unit, mover.pod.key) if mover.group else (mover.workload if per_workload else None)
-    ruled = world.has_rules or is_ruled(mover.pod)
+    ruled = is_ruled(mover.pod) or rules.repel(mover.pod)
     return _Draft(mover.pod, mover.need, rank_of(mover.pod.spec.priority, tiers), mover.reload_seconds, apart, ruled)
 
 
-def _draft_of_demand(demand: Demand, tiers: tuple[int, ...], world: World) -> _Draft:
-    ruled = world.has_rules or is_ruled(demand.pod)
+def _draft_of_demand(demand: Demand, tiers: tuple[int, ...], rules: Rules) -> _Draft:
+    ruled = is_ruled(demand.pod) or rules.repel(demand.pod)
     return _Draft(demand.pod, demand.need, tiers.index(demand.priority), 0, demand.group, ruled)
 
 
@@ -289,8 +292,10 @@ class _Board:
         self._names = _node_names(kinds.values())
         self._resources = sorted({draft.need.resource for draft in kinds.values()})
         self._worst = _worst_per_gpu(kinds.values())
-        look_up = len(world.nodes) * sum(draft.ruled for draft in kinds.values()) <= MAX_RULE_LOOKUPS
+        pods = sum(len(there) for there in world.pods_on.values())
+        look_up = len(world.nodes) * sum(draft.ruled for draft in kinds.values()) * pods <= MAX_RULE_LOOKUPS
         self._ruled = [draft for draft in kinds.values() if draft.ruled] if look_up else []
+        self.looked_up = bool(self._ruled)
         self._movable = movable
         self._ignore_scarcity = ignore_scarcity
         self.states: dict[str, GpuState] = {}

@@ -6,8 +6,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from islander.cluster import names
+from islander.cluster.pod import Pod
+from islander.policy.selectors import selects
 from planner.models.assignment import Case, MoveVars
 from planner.models.patterns import footprints_of
+from planner.rules import Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ def named(case: Case, v: MoveVars, values: Mapping[int, int]) -> Named:
     slots = _counted_slots(case, v, values, freed, rooms) | _own_slots(case, v, values)
     moves: dict[str, str] = {}
     admits: dict[str, str] = {}
+    neighbours = _Neighbours(case)
     footprints = footprints_of(case.classes)
 
     def slots_of(site: int, kind_gpus: int, footprint: int) -> list[_Slot]:
@@ -48,13 +53,21 @@ def named(case: Case, v: MoveVars, values: Mapping[int, int]) -> Named:
         kind = case.classes.types[t]
         for _ in range(values[variable.index]):
             free = slots_of(s, kind.gpus, footprints[kind.footprint])
-            key, slot = _pair(case, leavers[t], free)
+            key, slot = _pair(case, leavers[t], free, neighbours)
             moves[key] = slot.node
+            neighbours.add(slot.node, case.problem.movable[key].pod)
     waiting = {d: list(kind.pods) for d, kind in enumerate(case.classes.demands)}
+    pods = {demand.key: demand.pod for demand in case.problem.demands}
     for (d, s), variable in sorted(v.admit.items()):
         kind = case.classes.demands[d]
         for _ in range(values[variable.index]):
-            admits[waiting[d].pop(0)] = slots_of(s, kind.gpus, footprints[kind.footprint]).pop().node
+            free = slots_of(s, kind.gpus, footprints[kind.footprint])
+            key = waiting[d].pop(0)
+            # The last rooms are those that somebody leaves.
+            fits = (n for n in reversed(range(len(free))) if not neighbours.clash(free[n].node, pods[key]))
+            slot = free.pop(next(fits, len(free) - 1))
+            admits[key] = slot.node
+            neighbours.add(slot.node, pods[key])
     moves = _without_round_trips(case, moves)
     for group, keys in case.problem.groups.items():
         if values[v.whole[group].index]:
@@ -146,13 +159,42 @@ def _own_slots(case: Case, v: MoveVars, values: Mapping[int, int]) -> dict[tuple
     return slots
 
 
-def _pair(case: Case, leavers: list[str], free: list[_Slot]) -> tuple[str, _Slot]:
-    """Take a pod and a room out of the lists, a room on another node than the pod's own where there is one."""
-    for number, slot in enumerate(free):
-        for position, key in enumerate(leavers):
-            if case.problem.movable[key].pod.node != slot.node:
-                return leavers.pop(position), free.pop(number)
+def _pair(case: Case, leavers: list[str], free: list[_Slot], neighbours: _Neighbours) -> tuple[str, _Slot]:
+    """Take a pod and a room out of the lists: on another node than the pod's own, and beside nobody it repels."""
+    for peaceful in (True, False):
+        for number, slot in enumerate(free):
+            for position, key in enumerate(leavers):
+                pod = case.problem.movable[key].pod
+                if pod.node != slot.node and not (peaceful and neighbours.clash(slot.node, pod)):
+                    return leavers.pop(position), free.pop(number)
     return leavers.pop(0), free.pop(0)
+
+
+class _Neighbours:
+    """Who will be on which node, as far as pods that repel each other node by node are concerned."""
+
+    def __init__(self, case: Case) -> None:
+        self._world = case.world
+        self._rules = Rules.of(case.world)
+        self._coming: defaultdict[str, list[Pod]] = defaultdict(list)
+
+    def add(self, node: str, pod: Pod) -> None:
+        """Note that a pod comes to a node."""
+        self._coming[node].append(pod)
+
+    def clash(self, node: str, pod: Pod) -> bool:
+        """Return whether the pod and one that is on the node, or comes there, must not share a node."""
+        if not pod.spec.pod_anti_affinity and not self._rules.repel(pod) and not self._coming[node]:
+            return False
+        others = (other for other in (*self._world.pods_at(node), *self._coming[node]) if other.key != pod.key)
+        return any(_repels(pod, other) or _repels(other, pod) for other in others)
+
+
+def _repels(pod: Pod, other: Pod) -> bool:
+    return any(
+        term.topology_key == names.HOSTNAME and selects(term.selector, dict(other.labels))
+        for term in pod.spec.pod_anti_affinity
+    )
 
 
 def _without_round_trips(case: Case, moves: dict[str, str]) -> dict[str, str]:

@@ -30,6 +30,8 @@ SHARE_OF_PHASE = 0.6
 # So many (pod type, site) pairs make a model that is still solved in seconds.
 MAX_PAIRS = 20_000
 TOLERANCE = 1e-6
+# An answer without proof before this share of its time is one that was asked to stop.
+EARLY = 0.8
 
 
 class SolveStatus(StrEnum):
@@ -251,7 +253,9 @@ def _phase(
         found = None
         value = float(sum(best[variable.index] * weight for variable, weight in term.parts))
         bound = float(solver.best_objective_bound) if not interrupted else value
-    interrupted = interrupted or (status is SolveStatus.FEASIBLE and spent < 0.8 * seconds)
+    # The solver takes an interrupt for the end of its time.
+    unfinished = status in (SolveStatus.FEASIBLE, SolveStatus.UNKNOWN)
+    interrupted = interrupted or (unfinished and seconds > LEAST_SECONDS and spent < EARLY * seconds)
     if term.maximise:
         model.add(objective >= round(value))
     else:
