@@ -33,7 +33,7 @@ _SHORT_SIZE_FLAGS: Mapping[str, str] = {
     "-n": "nodes",
 }
 # KServe's huggingfaceserver reads the first two; the group size is set by the LeaderWorkerSet controller.
-_SIZE_VARIABLES: Mapping[str, str] = {
+SIZE_VARIABLES: Mapping[str, str] = {
     "TENSOR_PARALLEL_SIZE": "tensor",
     "PIPELINE_PARALLEL_SIZE": "pipeline",
     "DATA_PARALLEL_SIZE": "data",
@@ -296,7 +296,7 @@ def _sizes(
     flags: Mapping[str, str], variables: Mapping[str, str], gpus: int
 ) -> tuple[ParallelSizes, frozenset[str], tuple[tuple[str, str], ...]]:
     """Return the sizes, the names of those that are written, and (name, text) of those that are no number."""
-    texts = {size: variables[name] for name, size in _SIZE_VARIABLES.items() if name in variables}
+    texts = {size: variables[name] for name, size in SIZE_VARIABLES.items() if name in variables}
     texts.update(flags)
     values: dict[str, int] = {}
     unknown = []

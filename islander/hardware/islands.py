@@ -13,7 +13,7 @@ from typing import NewType
 
 import networkx as nx
 
-from islander.hardware.links import LinkMatrix, PcieClass, gpus_of, mask_of
+from islander.hardware.links import PCIE_WORDS, LinkMatrix, PcieClass, gpus_of, mask_of
 
 LinkQuality = NewType("LinkQuality", int)
 """How good a link is; larger is better: any NVLink above every PCIe class, more NVLinks above fewer."""
@@ -26,15 +26,6 @@ ALONE = LinkQuality(1_000_000)
 
 # The largest node that is not one island and that anybody builds; beyond that the exact search could take minutes.
 EXACT_GPUS = 16
-
-_PCIE_WORDS = {
-    PcieClass.SYS: "SYS",
-    PcieClass.NODE: "NODE",
-    PcieClass.PHB: "PHB",
-    PcieClass.PXB: "PXB",
-    PcieClass.PIX: "PIX",
-    PcieClass.BOARD: "PSB",
-}
 
 
 def pair_quality(links: LinkMatrix, i: int, j: int) -> LinkQuality:
@@ -55,7 +46,7 @@ def link_name(quality: LinkQuality, nvlink_word: str = "NV") -> str:
         return "X"
     if quality >= QUALITY_PER_NVLINK:
         return f"{nvlink_word}{quality // QUALITY_PER_NVLINK}"
-    return _PCIE_WORDS[PcieClass(quality)]
+    return PCIE_WORDS[PcieClass(quality)]
 
 
 @lru_cache(maxsize=1024)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Self
 
 
@@ -21,6 +22,19 @@ class PcieClass(IntEnum):
     PXB = 40
     PIX = 50
     BOARD = 60
+
+
+PCIE_WORDS: Mapping[PcieClass, str] = MappingProxyType(
+    {
+        PcieClass.SYS: "SYS",
+        PcieClass.NODE: "NODE",
+        PcieClass.PHB: "PHB",
+        PcieClass.PXB: "PXB",
+        PcieClass.PIX: "PIX",
+        PcieClass.BOARD: "PSB",
+    }
+)
+"""The word of `nvidia-smi topo -m` for each class."""
 
 
 @dataclass(frozen=True, slots=True)

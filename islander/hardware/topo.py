@@ -11,19 +11,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from islander.hardware.links import LinkMatrix, PcieClass
+from islander.hardware.links import PCIE_WORDS, LinkMatrix, PcieClass
 from islander.hardware.presets import MAX_GPUS
 
-_PCIE_CLASSES = {
-    "SYS": PcieClass.SYS,
-    "SOC": PcieClass.SYS,  # the word of drivers before NODE was told apart
-    "NODE": PcieClass.NODE,
-    "PHB": PcieClass.PHB,
-    "PXB": PcieClass.PXB,
-    "PIX": PcieClass.PIX,
-    "PSB": PcieClass.BOARD,
-}
-_WORD_OF_CLASS = {pcie_class: word for word, pcie_class in _PCIE_CLASSES.items() if word != "SOC"}
+# SOC is the word of drivers before NODE was told apart.
+_PCIE_CLASSES = {word: pcie_class for pcie_class, word in PCIE_WORDS.items()} | {"SOC": PcieClass.SYS}
 
 _SELF = "X"
 _NVLINKS = re.compile(r"NV(\d{1,3})")
@@ -174,7 +166,7 @@ def cells_of(links: LinkMatrix) -> tuple[tuple[str, ...], ...]:
     def cell(i: int, j: int) -> str:
         if i == j:
             return _SELF
-        word = _WORD_OF_CLASS[PcieClass(links.pcie[i][j])]
+        word = PCIE_WORDS[PcieClass(links.pcie[i][j])]
         return f"{word}+NV{links.nvlinks[i][j]}" if links.nvlinks[i][j] else word
 
     return tuple(tuple(cell(i, j) for j in range(links.gpus)) for i in range(links.gpus))

@@ -30,6 +30,7 @@ from islander.cluster.quantity import MalformedQuantity, bytes_of, milli, parse_
 from islander.cluster.requests import effective_requests
 from islander.cluster.resources import Resources
 from islander.cluster.secrets import is_secret_name, without_secrets
+from islander.cluster.vllm import SIZE_VARIABLES
 from islander.kube import api_structs as api
 
 
@@ -54,7 +55,7 @@ class MalformedField(ValueError):
 _SPECS: WeakValueDictionary[bytes, PodSpec] = WeakValueDictionary()
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
-_KEPT_ENV = frozenset({"TENSOR_PARALLEL_SIZE", "PIPELINE_PARALLEL_SIZE", "DATA_PARALLEL_SIZE"})
+_KEPT_ENV = frozenset(SIZE_VARIABLES)
 _KEPT_ENV_PATTERN = re.compile(r"LWS_\w+|VLLM_\w*(?:PARALLEL|DP)\w*", re.ASCII)
 _VARIABLE = re.compile(r"\$[({]?([A-Za-z_]\w*)", re.ASCII)
 
