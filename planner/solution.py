@@ -14,6 +14,7 @@ from planner.models.solve import (
     OnProgress,
     Proposal,
     SolveStatus,
+    classes_for,
     is_large,
     propose,
     propose_roughly,
@@ -33,6 +34,8 @@ BUFFERS = 3
 # One tangle is not searched longer than this.
 MOST_LOCAL_SECONDS = 3.0
 TOLERANCE = 1e-6
+# A large problem is proposed for so many times without regard to scarce CPU and memory.
+ROUGH_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +94,22 @@ def _proposal(
     problem: Problem, world: World, options: PlanOptions, mix: DemandMix, on_progress: OnProgress | None
 ) -> Proposal:
     """Return a proposal; of a large problem with scarce CPU or memory one without these, if it fits all the same."""
-    if not is_large(problem, world):
-        return propose(problem, world, options, mix, options.limits, on_progress)
-    half = replace(options.limits, time_limit_seconds=options.limits.time_limit_seconds / 2)
-    rough = propose_roughly(problem, world, options, mix, half, on_progress)
-    ordered = sequence(problem, world, rough.moves)
-    carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, rough.admits)
-    if carried is not None and len(carried[1]) == len(rough.admits):
-        return rough
-    return propose_thinly(problem, world, options, mix, half, rough, on_progress)
+    classes = classes_for(problem, world, options)
+    if not is_large(classes):
+        return propose(problem, world, options, mix, classes, on_progress)
+    limits = replace(options.limits, time_limit_seconds=options.limits.time_limit_seconds / (ROUGH_TRIES + 1))
+    began = time.monotonic()
+    for number in range(ROUGH_TRIES):
+        # Another seed finds another of the many equally good proposals, which may fit.
+        tried = replace(limits, seed=limits.seed + number)
+        rough = propose_roughly(problem, world, options, mix, tried, on_progress)
+        ordered = sequence(problem, world, rough.moves)
+        carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, rough.admits)
+        if rough.interrupted or (carried is not None and len(carried[1]) == len(rough.admits)):
+            return rough
+    left = max(limits.time_limit_seconds, options.limits.time_limit_seconds - (time.monotonic() - began))
+    rest = replace(limits, time_limit_seconds=left)
+    return propose_thinly(problem, world, options, mix, classes, rest, rough, on_progress)
 
 
 def carry_out(

@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 
 from islander.policy.settings import DemandMix
 from planner.models.assignment import RULES, Case, MoveVars, Term, terms_of, total, variables_of
-from planner.models.classes import classes_of, pairs_of, thinned
+from planner.models.classes import Classes, classes_of, pairs_of, thinned
 from planner.models.naming import Named, named
 from planner.options import PlanOptions, SolveLimits
 from planner.plan import Phase
@@ -125,27 +125,27 @@ def stay(case: Case, v: MoveVars) -> dict[int, int]:
     return values
 
 
+def classes_for(problem: Problem, world: World, options: PlanOptions) -> Classes:
+    """Return a problem in counts, as fine as the options need it."""
+    return classes_of(problem, world, per_workload=options.max_moves_per_workload is not None)
+
+
 def propose(
     problem: Problem,
     world: World,
     options: PlanOptions,
     mix: DemandMix,
-    limits: SolveLimits,
+    classes: Classes,
     on_progress: OnProgress | None = None,
 ) -> Proposal:
     """Return the best proposal that the time allows; there always is one, at worst to move nothing."""
-    per_workload = options.max_moves_per_workload is not None
-    classes = classes_of(problem, world, per_workload=per_workload)
-    return _solve(Case.of(problem, world, options, classes, mix), limits, on_progress)
+    return _solve(Case.of(problem, world, options, classes, mix), options.limits, on_progress)
 
 
-def is_large(problem: Problem, world: World) -> bool:
-    """Return whether the model of a problem would have too many variables because CPU or memory are scarce."""
-    return (
-        len(problem.movable) * len(world.nodes) > MAX_PAIRS
-        and pairs_of(classes_of(problem, world)) > MAX_PAIRS
-        and pairs_of(classes_of(problem, world, ignore_scarcity=True)) <= MAX_PAIRS
-    )
+def is_large(classes: Classes) -> bool:
+    """Return whether the model would have too many variables because CPU or memory are scarce."""
+    scarce = any(site.left_over is not None for site in classes.sites)
+    return scarce and pairs_of(classes) > MAX_PAIRS
 
 
 def propose_roughly(
@@ -167,14 +167,13 @@ def propose_thinly(
     world: World,
     options: PlanOptions,
     mix: DemandMix,
+    classes: Classes,
     limits: SolveLimits,
     rough: Proposal,
     on_progress: OnProgress | None = None,
 ) -> Proposal:
     """Return a proposal that fits, with few targets per pod; its bounds are those of the rough one where they hold."""
-    per_workload = options.max_moves_per_workload is not None
-    classes = thinned(classes_of(problem, world, per_workload=per_workload), MAX_PAIRS)
-    found = _solve(Case.of(problem, world, options, classes, mix), limits, on_progress)
+    found = _solve(Case.of(problem, world, options, thinned(classes, MAX_PAIRS), mix), limits, on_progress)
     bounds = {phase.name: phase for phase in rough.phases}
     phases: list[Phase] = []
     holds = True
