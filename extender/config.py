@@ -249,10 +249,13 @@ def parse_config(text: str, source: str, overrides: Mapping[tuple[str, ...], obj
     for path, value in (overrides or {}).items():
         section = document
         for key in path[:-1]:
-            if not isinstance(section.get(key), dict):
+            if section.get(key) is None:
                 section[key] = {}
             section = section[key]
-        section[path[-1]] = value
+            if not isinstance(section, dict):
+                break  # the check below names it
+        else:
+            section[path[-1]] = value
     try:
         return ExtenderConfig.model_validate(document)
     except ValidationError as e:

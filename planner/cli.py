@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from planner.cli_plans import check, plans, report
-from planner.console import Terminal, log_to_stderr
+from planner.console import Terminal, log_to_stderr, ready_streams
 from planner.errors import PlannerError
 from planner.flags import (
     AllNamespaces,
@@ -216,6 +216,7 @@ def version(output: Output = Format.TABLE) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 error in one line, 130 interrupted."""
+    ready_streams()
     program = "kubectl islander" if Path(sys.argv[0]).name == "kubectl-islander" else "islander"
     return _one_line_on_error(program, lambda: _run(program, sys.argv[1:] if arguments is None else list(arguments)))
 
@@ -237,6 +238,10 @@ def _one_line_on_error(program: str, run: Callable[[], int]) -> int:
     try:
         return run()
     except _UsageError as problem:
+        if problem.ctx and problem.format_message() == problem.ctx.get_help():
+            # Of a group without a verb, the help is the message.
+            sys.stderr.write(f"{problem.format_message()}\n")
+            return 1
         where = problem.ctx.command_path if problem.ctx else program
         return _fail(program, f"{problem.format_message()} See `{where} --help`.")
     except PlannerError as problem:
@@ -247,6 +252,8 @@ def _one_line_on_error(program: str, run: Callable[[], int]) -> int:
         # Whoever read our output has enough; what is still buffered must not complain again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as problem:
+        return _fail(program, f"{problem.filename or 'input or output'}: {problem.strerror or problem}")
     except Exception as problem:  # the edge: nobody above us turns a bug into a line
         log.debug("unexpected error", exc_info=True)
         return _fail(program, f"unexpected {type(problem).__name__}: {problem}. This is a bug; -vv shows where.")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from io import BytesIO, TextIOWrapper
 from types import TracebackType
 from typing import Self
 
@@ -45,9 +47,11 @@ class Terminal:
     @classmethod
     def of_this_process(cls, *, headers: bool = True, quiet: bool = False) -> Self:
         """Return the terminal that this process writes to; rich honours NO_COLOR."""
-        out = _Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
-        err = _Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
-        width = out.width if out.is_terminal else None
+        # rich prints nothing at all on a terminal of no width, which is what some environments claim.
+        environment = {key: value for key, value in os.environ.items() if (key, value) != ("COLUMNS", "0")}
+        out = _Console(soft_wrap=True, highlight=False, markup=False, emoji=False, _environ=environment)
+        err = _Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False, _environ=environment)
+        width = out.width if out.file.isatty() else None
         return cls(out, err, glyphs_for(sys.stdout.encoding), width, headers, quiet)
 
     def write(self, text: str) -> None:
@@ -71,7 +75,7 @@ class Terminal:
 
     def working(self, what: str) -> Working:
         """Show on stderr that something takes its time, when a person watches."""
-        return Working(self.err, what, shown=not self.quiet and self.err.is_terminal)
+        return Working(self.err, what, shown=not self.quiet and self.err.file.isatty())
 
 
 class Working:
@@ -98,3 +102,13 @@ def log_to_stderr(verbose: int) -> None:
     """Let the log go to stderr: warnings, with `-v` what is done, with `-vv` details."""
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
+
+
+def ready_streams() -> None:
+    """Give a process that was started with closed streams empty ones, and let no character fail to be written."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, TextIOWrapper(BytesIO(), encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")

@@ -119,6 +119,12 @@ def test_the_command_line_outweighs_the_file() -> None:
     assert (config.listen.port, config.listen.threads, config.log.level) == (1, 3, "error")
 
 
+@pytest.mark.parametrize("text", ["listen: 5", "listen: [1]", "listen: x"])
+def test_a_flag_does_not_hide_a_bad_section_of_the_file(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^c\.yaml: listen: should be a mapping of keys$"):
+        parse_config(text, "c.yaml", {("listen", "port"): 1})
+
+
 def test_a_bad_value_of_the_command_line_is_named_too() -> None:
     with pytest.raises(ConfigError, match=r"listen\.port"):
         parse_config("", "command line", {("listen", "port"): -1})

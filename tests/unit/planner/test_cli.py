@@ -3,6 +3,7 @@ import gzip
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -222,6 +223,54 @@ def test_a_reader_that_has_enough_is_no_error(file):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def outside(arguments, redirection="", **environment):
+    """Run the command line as a process of its own, through a shell that changes its streams."""
+    command = f"exec {shlex.join([sys.executable, '-m', 'planner', *arguments])} {redirection}"
+    return subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize("verb", [["status"], ["status", "-o", "json"], ["snapshot"]])
+def test_a_full_disk_is_an_error_in_words_and_no_bug(file, verb):
+    done = outside([*verb, "--snapshot", file], ">/dev/full")
+    assert (done.returncode, done.stderr) == (1, "islander: input or output: No space left on device\n")
+
+
+def test_a_closed_stdout_is_no_bug(file):
+    done = outside(["status", "--snapshot", file], ">&-")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_closed_stdin_is_an_empty_one():
+    done = outside(["status", "--snapshot", "-"], "<&-")
+    assert done.returncode == 1
+    assert done.stderr.startswith("islander: stdin: is empty")
+
+
+def test_a_terminal_that_claims_no_width_still_gets_the_table(file):
+    done = outside(["status", "--snapshot", file], COLUMNS="0")
+    assert done.stdout.splitlines()[0].startswith("nodes 2 ")
+
+
+def test_colour_by_force_brings_no_spinner_into_a_pipe_and_cuts_no_line(file):
+    done = outside(["status", "-o", "wide", "--snapshot", file], FORCE_COLOR="1", COLUMNS="40")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "…" not in done.stdout
+
+
+def test_a_character_that_stdout_cannot_carry_is_replaced(tmp_path):
+    path = tmp_path / "c.json"
+    path.write_bytes(encode_snapshot(a_snapshot(a_node("nœud"), a_pod("p", node="nœud"))))
+    done = outside(["status", "--snapshot", str(path), "-o", "json"], PYTHONIOENCODING="ascii")
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["nodes"][0]["name"] == "n?ud"
+
+
 @pytest.mark.parametrize("verb", [*VERBS, "plan moves"])
 def test_help_of_every_verb_ends_with_two_examples(capsys, verb):
     code, out, _ = run(capsys, *verb.split(), "--help")
@@ -238,10 +287,12 @@ def test_every_verb_is_there_and_none_that_is_not(capsys):
     assert tuple(listed) == VERBS
 
 
-def test_without_a_verb_the_help_is_shown(capsys):
-    code, out, err = run(capsys)
-    assert code == 1
-    assert "Commands:" in out + err
+@pytest.mark.parametrize("group", [[], ["plan"]])
+def test_without_a_verb_the_help_is_shown_as_people_read_it(capsys, group):
+    code, out, err = run(capsys, *group)
+    assert (code, out) == (1, "")
+    assert err.startswith("Usage: islander")
+    assert "\nCommands:\n" in err
 
 
 def test_called_as_a_kubectl_plugin_it_says_so(capsys, monkeypatch):
