@@ -53,3 +53,10 @@ def test_a_default_of_the_settings_holds_for_tensor_parallelism_alone() -> None:
 
 def test_a_pod_without_gpus_needs_nothing() -> None:
     assert need_of(a_pod(gpus=0), SETTINGS) is NO_GPUS
+
+
+def test_gpus_under_another_name_count_when_the_settings_name_it() -> None:
+    pod = a_pod(gpus=2, tp=2, gpu_resource="example.com/gpu")
+    assert need_of(pod, SETTINGS) is NO_GPUS
+    need = need_of(pod, PolicySettings(gpu_resources=("example.com/gpu",)))
+    assert (need.resource, need.gpus, need.wants_island) == ("example.com/gpu", 2, True)
