@@ -154,7 +154,7 @@ class MovePlan(Struct, frozen=True, rename="camel"):
     Attributes
     ----------
     id
-        Hash of the content without `id`, `created_at` and `expires_at`: the same cluster and goal give the same id.
+        Hash of the content without `id` and times: the same cluster and goal give the same id.
     goal
         What was asked for, in words.
     options
@@ -183,13 +183,14 @@ class MovePlan(Struct, frozen=True, rename="camel"):
     kind: str = "MovePlan"
 
     def with_id(self) -> MovePlan:
-        """Return the plan with the id of its content; solver times are left out, since they differ between runs."""
+        """Return the plan with the id of its content; the times of snapshot and solver are left out: they differ."""
         phases = [structs.replace(phase, seconds=0.0) for phase in self.solver.phases]
         content = structs.replace(
             self,
             id="",
             created_at="",
             expires_at="",
+            snapshot=structs.replace(self.snapshot, taken_at=""),
             solver=structs.replace(self.solver, phases=phases, seconds=0.0),
         )
         digest = hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()

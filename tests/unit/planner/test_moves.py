@@ -465,6 +465,12 @@ def test_the_same_snapshot_gives_the_same_plan() -> None:
     assert structs.replace(first, solver=second.solver) == second
 
 
+def test_the_same_cluster_seen_later_gives_the_same_id() -> None:
+    first, second = (plan(structs.replace(g32(5), taken_at=f"2026-01-01T00:0{minute}:00Z")) for minute in (0, 1))
+    assert first.snapshot != second.snapshot
+    assert first.id == second.id
+
+
 def test_without_time_there_is_still_a_plan_that_holds() -> None:
     made = plan(g32(6), limits=SolveLimits(time_limit_seconds=0.0))
     assert made.outcome in {"plan", "no-answer-in-time", "infeasible"}
