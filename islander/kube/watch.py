@@ -39,6 +39,8 @@ class WatchSettings:
         The server is asked to end a watch after this time up to twice as much, so that they spread over its replicas.
     first_backoff_s, longest_backoff_s
         Pauses after failures double between these, each shortened at random by up to a half.
+    longest_named_pause_s
+        A server that names the pause itself is not left alone for longer than this.
     denied_retry_s
         Pause before an optional kind that is forbidden or not served is asked for again.
     """
@@ -48,6 +50,7 @@ class WatchSettings:
     watch_s: int = 300
     first_backoff_s: float = 0.5
     longest_backoff_s: float = 30.0
+    longest_named_pause_s: float = 300.0
     denied_retry_s: float = 300.0
 
 
@@ -174,7 +177,7 @@ class Watcher:
             return 0.0
         if is_denied(error) and not self._kind.required:
             return self._settings.denied_retry_s
-        return max(self._backoff_s(), error.retry_after_s or 0.0)
+        return max(self._backoff_s(), min(error.retry_after_s or 0.0, self._settings.longest_named_pause_s))
 
     def _backoff_s(self) -> float:
         doubled = self._settings.first_backoff_s * 2.0 ** min(self._failures - 1, 30)

@@ -240,6 +240,12 @@ def test_a_busy_server_is_asked_again_after_the_time_it_names(api: FakeApi, make
     assert lists(api) == 1
 
 
+@pytest.mark.parametrize("seconds", ["86400", "9" * 12, "9" * 400])
+def test_a_pause_that_a_server_names_has_a_limit(api: FakeApi, make: Make, seconds: str) -> None:
+    api.answer_next("GET", PATH, 429, headers={"Retry-After": seconds})
+    assert make().step() == WatchSettings().longest_named_pause_s
+
+
 def test_an_event_the_server_cannot_send_does_not_hold_the_watch_for_ever(
     api: FakeApi, make: Make, feed: RecordingFeed
 ) -> None:
