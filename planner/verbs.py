@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -92,14 +93,17 @@ def show_explanation(
     answers = explaining.answers_by_rank(explanation)
     if wrote_table(explaining.answer_table(answers, drawings, wide=wide), terminal, output):
         return
-    print_explanation(explanation, snapshot, pod, terminal, wide=wide)
+    _print_explanation(explanation, drawings, terminal, wide=wide)
+    if not any(answer.accepted for answer in answers):
+        closest = closest_node(snapshot, pod, explanation, PolicySettings())
+        if closest is not None:
+            terminal.lines(["", closest.sentence()])
 
 
-def print_explanation(
-    explanation: PodExplanation, snapshot: ClusterSnapshot, pod: Pod, terminal: Terminal, *, wide: bool = False
+def _print_explanation(
+    explanation: PodExplanation, drawings: Mapping[str, Text], terminal: Terminal, *, wide: bool
 ) -> None:
-    """Print an explanation for people: the need, the nodes, reasons and cures, the node closest to fitting."""
-    drawings = node_drawings(cluster_status(snapshot, PolicySettings()), terminal)
+    """Print an explanation for people: the need, the nodes, reasons and cures, why the best node is best."""
     answers = explaining.answers_by_rank(explanation)
     fitting = sum(1 for answer in answers if answer.accepted)
     terminal.lines([explaining.need_line(explanation)])
@@ -114,10 +118,6 @@ def print_explanation(
         terminal.table(summary)
     if preferred := preference_line(answers):
         terminal.lines(["", preferred])
-    if not fitting:
-        closest = closest_node(snapshot, pod, explanation, PolicySettings())
-        if closest is not None:
-            terminal.lines(["", closest.sentence()])
 
 
 def node_drawings(status: ClusterStatus, terminal: Terminal) -> dict[str, Text]:
