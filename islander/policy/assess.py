@@ -56,7 +56,8 @@ class ScoreParts(NamedTuple):
     link
         Worst link of the worst possible pick, at most `BROAD_LINK`; 0 when links do not matter to the pod.
     numa_nodes
-        Minus the NUMA nodes that a group without NVLink may lie on; -1 where NVLink joins it or none is known.
+        Minus the NUMA nodes that a group without NVLink lies on (mean over the possible picks); -1 where NVLink joins
+        it or none is known.
     island_likelihood
         Share of the possible picks that are islands, 0 to 1; 1 when links do not matter.
     room_kept
@@ -70,7 +71,7 @@ class ScoreParts(NamedTuple):
     """
 
     link: int = 0
-    numa_nodes: int = -1
+    numa_nodes: float = -1.0
     island_likelihood: float = 1.0
     room_kept: float = 0.0
     packing: int = 0
@@ -134,7 +135,7 @@ def assess(state: GpuState, need: PodNeed, mix: DemandMix) -> Assessment:
         accepted=verdict is Verdict.GUARANTEED or need.topology is not Topology.REQUIRED,
         parts=ScoreParts(
             link=min(outlook.worst, BROAD_LINK) if need.wants_island else 0,
-            numa_nodes=-outlook.numa_nodes if need.wants_island else -1,
+            numa_nodes=-outlook.numa_nodes if need.wants_island else -1.0,
             island_likelihood=outlook.island_share if need.wants_island else 1.0,
             room_kept=-outlook.loss,
             packing=state.gpu_pods,
@@ -210,7 +211,7 @@ class _Outlook:
 
     worst: LinkQuality = UNKNOWN_LINK
     best: LinkQuality = UNKNOWN_LINK
-    numa_nodes: int = 1
+    numa_nodes: float = 1.0
     island_share: float = 0.0
     loss: float = 0.0
     picks: tuple[tuple[int, ...], ...] = ()
@@ -230,9 +231,9 @@ def _outlook(
     if len(free_sets) > 1 and hardware.gpus > MAX_GPUS_FOLLOWED:
         return UNKNOWN_OUTLOOK
     worst, best = ALONE, UNKNOWN_LINK
-    island_share = loss = 0.0
+    island_share = loss = numa_span = picked_share = 0.0
     taken_sets: set[int] = set()
-    exact, numa_span, followed, failed = True, 1, 0, False
+    exact, followed, failed = True, 0, False
     for free in free_sets:
         outcomes = list(islice(possible_outcomes(hardware, policy, free, containers), MAX_OUTCOMES + 1 - followed))
         followed += len(outcomes)
@@ -245,7 +246,9 @@ def _outlook(
                 continue
             share = 1.0 / (len(free_sets) * len(outcomes))
             quality, linked, span = _links_of(hardware, containers, outcome.picks)
-            worst, best, numa_span = min(worst, quality), max(best, quality), max(numa_span, span)
+            worst, best = min(worst, quality), max(best, quality)
+            numa_span += share * span
+            picked_share += share
             taken_sets.add(outcome.taken)
             island_share += share * linked
             loss += share * gradient(hardware.links, free, outcome.taken, mix)
@@ -255,7 +258,7 @@ def _outlook(
     return _Outlook(
         worst=worst,
         best=best,
-        numa_nodes=numa_span,
+        numa_nodes=round(numa_span / picked_share, 9),
         island_share=1.0 if island_share > 1.0 - ROUNDING else island_share,
         loss=round(loss, 9),
         picks=tuple(listed[:MAX_LISTED_PICKS]),

@@ -48,7 +48,7 @@ class Parts(Struct, frozen=True, rename="camel"):
     """The parts of a score in order of importance, as `islander.policy.assess.ScoreParts` defines them."""
 
     link: int
-    numa_nodes: int
+    numa_nodes: float
     island_likelihood: float
     room_kept: float
     packing: int
