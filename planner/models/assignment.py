@@ -386,14 +386,24 @@ RULES: tuple[Rule, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One objective: what it counts, in which unit, and whether more of it is better."""
+    """One objective: what it counts, in which unit, and whether more of it is better.
+
+    Attributes
+    ----------
+    parts
+        (variable, weight); the objective is their sum.
+    at_most
+        More than this is worth nothing.
+    tier
+        The tier of demand whose admission it counts.
+    """
 
     name: str
     unit: str
     maximise: bool
     parts: tuple[tuple[cp_model.IntVar, int], ...]
-    constant: int = 0
     at_most: int | None = None
+    tier: int | None = None
 
 
 def terms_of(case: Case, v: MoveVars) -> tuple[Term, ...]:
@@ -401,7 +411,8 @@ def terms_of(case: Case, v: MoveVars) -> tuple[Term, ...]:
     leaving = restarting_pods(case, v)
     terms: list[Term] = []
     for tier, priority in enumerate(case.classes.tiers):
-        terms.append(Term(f"GPUs admitted at priority {priority}", "GPUs", True, _admitted(case, v, tier)))
+        admitted = _admitted(case, v, tier)
+        terms.append(Term(f"GPUs admitted at priority {priority}", "GPUs", True, admitted, tier=tier))
         if tier + 1 < len(case.classes.tiers):
             below = len(case.classes.tiers) - tier - 1
             moved = _moved_of_rank(case.classes.types, leaving, below)

@@ -24,6 +24,9 @@ from planner.world import World
 MAX_LEAVINGS = 64
 # A node where links count is followed through so many states; then only what was found so far is proposed.
 MAX_STATES = 3_000
+LEAST_STATES = 60
+# With more such nodes than this, a node either gives pods away or takes running ones, not both: no chains of moves.
+MAX_CHAINED = 12
 # Room left is measured in thousandths of a GPU of the demand mix.
 CAPACITY_SCALE = 1_000
 
@@ -136,10 +139,11 @@ def footprints_of(classes: Classes) -> dict[Footprint, int]:
 def own_patterns(problem: Problem, world: World, classes: Classes, mix: DemandMix) -> Iterator[OwnPatterns]:
     """Yield what can happen to each node on which more counts than free GPUs."""
     footprints = footprints_of(classes)
-    budget = max(60, MAX_STATES // max(1, len(classes.own_nodes) // 8))
+    chained = len(classes.own_nodes) <= MAX_CHAINED
+    budget = max(LEAST_STATES, MAX_STATES // max(1, len(classes.own_nodes) // 8))
     for site in classes.sites:
         if not site.counted:
-            yield _OneNode(problem, world, classes, footprints, site.index, mix).patterns(budget)
+            yield _OneNode(problem, world, classes, footprints, site.index, mix, chained=chained).patterns(budget)
 
 
 class _OneNode:
@@ -153,8 +157,12 @@ class _OneNode:
         footprints: Mapping[Footprint, int],
         site: int,
         mix: DemandMix,
+        *,
+        chained: bool,
     ) -> None:
         self.site = site
+        self.chained = chained
+        self.waiting = {footprints[kind.footprint] for kind in classes.demands}
         self.node: Node = world.nodes[classes.sites[site].nodes[0]]
         self.pods = world.pods_at(self.node.name)
         self.mix = mix
@@ -195,15 +203,24 @@ class _OneNode:
                 kept.append(gone)
         found = [self._pattern(gone, come) for come, kept in least.items() for gone in kept]
         found.sort(key=lambda pattern: (len(pattern.leaves), len(pattern.comes), pattern.leaves, pattern.comes))
-        return OwnPatterns(self.node.name, self.site, tuple(found), complete=not queue)
+        return OwnPatterns(self.node.name, self.site, tuple(found), complete=self.chained and not queue)
 
     def _next(self, gone: frozenset[str], come: tuple[int, ...]) -> Iterator[tuple[frozenset[str], tuple[int, ...]]]:
-        for key in self.movable:
-            if key not in gone:
-                yield gone | {key}, come
+        if self.chained or self.waiting.issuperset(come):
+            for key in self.movable:
+                if key not in gone:
+                    yield gone | {key}, come
         there = self._there(gone, come)
+        states: dict[str, GpuState] = {}
         for index, pod in self.samples.items():
-            if come.count(index) < self.most[index] and self._accepts(there, pod, index):
+            if come.count(index) >= self.most[index] or (gone and not self.chained and index not in self.waiting):
+                continue
+            need = self.footprints[index].need
+            if unfit(pod, self.node, NOBODY, there) is not None:
+                continue
+            if need.resource not in states:
+                states[need.resource] = gpu_state(self.node, there, need.resource)
+            if assess(states[need.resource], need, DEFAULT_MIX).accepted:
                 yield gone, tuple(sorted((*come, index)))
 
     def _there(self, gone: frozenset[str], come: tuple[int, ...]) -> tuple[Pod, ...]:
@@ -212,12 +229,6 @@ class _OneNode:
             for n, index in enumerate(come)
         )
         return (*(pod for pod in self.pods if pod.key not in gone), *arrived)
-
-    def _accepts(self, there: tuple[Pod, ...], pod: Pod, index: int) -> bool:
-        need = self.footprints[index].need
-        if unfit(pod, self.node, NOBODY, there) is not None:
-            return False
-        return assess(gpu_state(self.node, there, need.resource), need, DEFAULT_MIX).accepted
 
     def _pattern(self, gone: frozenset[str], come: tuple[int, ...]) -> OwnPattern:
         there = self._there(gone, come)

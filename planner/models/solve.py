@@ -199,7 +199,7 @@ def _solve(case: Case, limits: SolveLimits, on_progress: OnProgress | None) -> P
         left = max(LEAST_SECONDS, limits.time_limit_seconds - (time.monotonic() - started))
         share = left if number + 1 == len(terms) else max(LEAST_SECONDS, left * SHARE_OF_PHASE)
         phase, found, interrupted = _phase(model, variables, term, best, limits, share, on_progress)
-        phases.append(phase)
+        phases.append(phase if case.exact else _loosened(case, term, phase))
         if found is not None:
             best = found
         if interrupted:
@@ -208,6 +208,28 @@ def _solve(case: Case, limits: SolveLimits, on_progress: OnProgress | None) -> P
     proved = all(phase.status == SolveStatus.OPTIMAL for phase in phases) and not interrupted
     status = SolveStatus.OPTIMAL if proved else SolveStatus.FEASIBLE
     return Proposal(places.moves, places.admits, tuple(phases), status, case.exact, interrupted)
+
+
+def _loosened(case: Case, term: Term, phase: Phase) -> Phase:
+    """Return the phase with a bound that holds whatever the model leaves out.
+
+    Nothing is below zero, and no plan admits more than waits, nor more than is free: moves free as much as they take.
+    """
+    bound = 0.0
+    if term.maximise:
+        bound = phase.bound
+        if term.tier is not None:
+            waiting = [kind for kind in case.classes.demands if kind.rank == term.tier]
+            free = sum(
+                case.world.state(node, resource).free
+                for resource in sorted({kind.footprint.need.resource for kind in waiting})
+                for site in case.classes.sites
+                for node in site.nodes
+            )
+            bound = float(min(free, sum(len(kind.pods) * kind.gpus for kind in waiting)))
+    proved = abs(bound - phase.value) < TOLERANCE and (not term.maximise or term.tier is not None)
+    status = SolveStatus.OPTIMAL.value if proved else SolveStatus.FEASIBLE.value
+    return structs.replace(phase, bound=bound, status=status)
 
 
 def _phase(
