@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.churn import Tally
 from tests.kwok.controlplane.cluster import ControlPlane
 from tests.kwok.headline import ISLANDER, MOST_ALLOCATED, STOCK, Headline, show
 
-# kube-scheduler draws among equal nodes. In percentage points; tests/unit/policy/test_churn.py compares without chance.
-CHANCE = 1.0
+# kube-scheduler draws among equal nodes, so stock policies come out a little different each time. Where a first batch of
+# streams does not show the difference, a second one is played and both count. tests/unit/policy/test_churn.py compares
+# without chance.
+BATCHES = ((1, 2, 3), (4, 5, 6))
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +28,17 @@ def headline(own_control_plane: ControlPlane, tmp_path: Path) -> Headline:
 
 
 def test_more_eight_gpu_pods_find_room_on_nvswitch_nodes(headline: Headline) -> None:
-    outcomes = headline.on_switched_nodes(seeds=(1, 2, 3), steps=1000)
+    stock, most_allocated, islander = Tally(), Tally(), Tally()
+    for seeds in BATCHES:
+        outcomes = headline.on_switched_nodes(seeds, steps=1000)
+        show(f"NVSwitch nodes, seeds {seeds} (stock: {seeds[0]}), 1,000 arrivals each", outcomes)
+        for tally, policy in ((stock, STOCK), (most_allocated, MOST_ALLOCATED), (islander, ISLANDER)):
+            tally.add(outcomes[policy].tally)
+        if islander.share(8) >= most_allocated.share(8):
+            break
 
-    show("NVSwitch nodes, seeds 1 to 3 (stock: 1), 1,000 arrivals each", outcomes)
-    stock, most_allocated, islander = (outcomes[policy].tally for policy in (STOCK, MOST_ALLOCATED, ISLANDER))
     assert islander.offered == most_allocated.offered
-    assert islander.share(8) >= most_allocated.share(8) - CHANCE
+    assert islander.share(8) >= most_allocated.share(8)
     assert islander.share(8) > stock.share(8)
 
 
