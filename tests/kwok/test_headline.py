@@ -9,9 +9,9 @@ from tests.bench.churn import Tally
 from tests.kwok.controlplane.cluster import ControlPlane
 from tests.kwok.headline import ISLANDER, MOST_ALLOCATED, STOCK, Headline, show
 
-# kube-scheduler draws among equal nodes, so stock policies come out a little different each time. Where a first batch of
-# streams does not show the difference, a second one is played and both count. tests/unit/policy/test_churn.py compares
-# without chance.
+# kube-scheduler draws among equal nodes, so stock policies come out a little different each time. Where a first batch
+# of streams does not show the difference, a second one is played and both count. tests/unit/policy/test_churn.py
+# compares without chance.
 BATCHES = ((1, 2, 3), (4, 5, 6))
 
 
