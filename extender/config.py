@@ -50,6 +50,8 @@ Seconds = Annotated[float, BeforeValidator(duration_seconds)]
 def _resource_name(value: object) -> object:
     if isinstance(value, str) and not _RESOURCE.fullmatch(value):
         raise ValueError(f"{value!r} is not the name of an extended resource, such as nvidia.com/gpu")
+    if isinstance(value, str) and f".{value}".partition("/")[0].endswith(".kubernetes.io"):
+        raise ValueError(f"{value!r} is a name of Kubernetes itself, not of an extended resource")
     return value
 
 
@@ -206,6 +208,9 @@ class ExtenderConfig(_Section):
             raise ValueError("bind needs a cluster, not a snapshotFile")
         if isinstance(self.demand_mix, list) and not self.demand_mix:
             raise ValueError("demandMix needs an entry, or the word observed")
+        # kube-scheduler does not start with a list of managed resources that names one twice.
+        if twice := next((name for name in self.resource_names if self.resource_names.count(name) > 1), None):
+            raise ValueError(f"resourceNames: {twice} is listed twice")
         return self
 
     def policy_settings(self) -> PolicySettings:

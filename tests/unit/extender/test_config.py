@@ -76,6 +76,8 @@ def test_what_is_not_said_is_the_default(text: str) -> None:
         ("demandMix: [{gpus: 2, weight: 1, share: 2}]", "demandMix[0].share: unknown key"),
         ("resourceNames: [gpu]", "resourceNames[0]"),
         ("resourceNames: []", "resourceNames"),
+        ("resourceNames: [nvidia.com/gpu, nvidia.com/gpu]", "resourceNames: nvidia.com/gpu is listed twice"),
+        ("resourceNames: [deviceclass.resource.kubernetes.io/gpu]", "resourceNames[0]"),
         ("tls: {certFile: a}", "tls.keyFile: is missing"),
         ("bind: yes", "bind"),
         ("log: {level: INFO}", "log.level"),
