@@ -22,6 +22,7 @@ from extender.decide import Decider
 from extender.metrics import Metrics
 from extender.source import ClusterSource
 from islander.cluster.snapshot_json import encode_snapshot
+from islander.policy.demand import weights_of
 from islander.policy.explain import explain_pod
 from islander.policy.settings import DemandMix, PolicySettings
 from islander.policy.status import cluster_status
@@ -143,7 +144,8 @@ def _add_explanations(app: Flask, services: Services) -> None:
     def snapshot() -> Response:
         if waiting := _waiting(services):
             return _problem(waiting, 503)
-        data = encode_snapshot(services.source.snapshot())
+        taken = msgspec.structs.replace(services.source.snapshot(), demand_mix=weights_of(services.mix()))
+        data = encode_snapshot(taken)
         response = Response(data, mimetype=_JSON)
         response.headers["Vary"] = "Accept-Encoding"
         if request.accept_encodings["gzip"] > 0:

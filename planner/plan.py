@@ -25,8 +25,9 @@ class SnapshotFacts(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def of(cls, snapshot: ClusterSnapshot, settings: PolicySettings) -> SnapshotFacts:
-        """Return the facts of a snapshot; when it was taken and what it warns of are no part of the hash."""
-        content = structs.replace(snapshot, taken_at="", warnings=())
+        """Return the facts of a snapshot; how and when it was taken is no part of the hash, only what is in it."""
+        workloads = tuple(sorted(snapshot.workloads, key=lambda w: (w.kind, w.namespace, w.name)))
+        content = structs.replace(snapshot, taken_at="", warnings=(), kinds=(), demand_mix=(), workloads=workloads)
         return cls(
             hash=hashlib.sha256(encode_snapshot(content)).hexdigest(),
             taken_at=snapshot.taken_at,

@@ -15,6 +15,14 @@ from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
 
 
+class ShapeWeight(Struct, frozen=True, rename="camel"):
+    """How often replicas ask for so many GPUs of one node, and whether as an island."""
+
+    gpus: int
+    island: bool
+    weight: float
+
+
 class ClusterSnapshot(Struct, frozen=True, dict=True, rename="camel", omit_defaults=True):
     """A cluster at one moment; all sequences are sorted by namespace and name.
 
@@ -24,6 +32,8 @@ class ClusterSnapshot(Struct, frozen=True, dict=True, rename="camel", omit_defau
         RFC 3339 time, given by whoever took it.
     kinds
         Kinds that were looked at, so that "there is no budget" can be told from "nobody asked for budgets".
+    demand_mix
+        The mix that scores were made with where it was taken; empty for the mix of the pods themselves.
     warnings
         Objects that were skipped and why, one sentence each.
     """
@@ -38,6 +48,7 @@ class ClusterSnapshot(Struct, frozen=True, dict=True, rename="camel", omit_defau
     claims: tuple[PersistentVolumeClaim, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()
     kinds: tuple[str, ...] = ()
+    demand_mix: tuple[ShapeWeight, ...] = ()
     taken_at: str = ""
     warnings: tuple[str, ...] = ()
 

@@ -18,7 +18,7 @@ from islander.cluster.interning import one_object
 from islander.cluster.names import API_VERSION, DOMAIN
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod, PodSpec
-from islander.cluster.snapshot import ClusterSnapshot
+from islander.cluster.snapshot import ClusterSnapshot, ShapeWeight
 from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
 
@@ -68,6 +68,7 @@ class SnapshotDocument(Struct, rename="camel", omit_defaults=True):
     resource_slices: tuple[ResourceSlice, ...] = ()
     claims: tuple[PersistentVolumeClaim, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()
+    demand_mix: tuple[ShapeWeight, ...] = ()
 
 
 _PLAIN_POD_FIELDS = tuple(field.name for field in _POD_FIELDS if field.name != "spec")
@@ -80,6 +81,7 @@ _SHARED = (
     "resource_slices",
     "claims",
     "volumes",
+    "demand_mix",
     "kinds",
     "warnings",
     "taken_at",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from islander.cluster.snapshot import ClusterSnapshot
+from islander.cluster.snapshot import ClusterSnapshot, ShapeWeight
 from islander.policy.need import PodNeed, need_of
 from islander.policy.settings import DEFAULT_MIX, DemandMix, PolicySettings, Shape
 
@@ -23,11 +23,18 @@ def observed_mix(needs: Iterable[PodNeed]) -> DemandMix:
 
 
 def mix_of(snapshot: ClusterSnapshot, settings: PolicySettings) -> DemandMix:
-    """Return the mix of the settings, or the one observed in the snapshot where they leave it open."""
+    """Return the mix of the settings, else the one in force where the snapshot was taken, else the one of its pods."""
     if settings.mix is not None:
         return settings.mix
+    if snapshot.demand_mix:
+        return DemandMix(tuple((Shape(s.gpus, s.island), s.weight) for s in snapshot.demand_mix))
     alive = (pod for pod in snapshot.pods if not pod.finished)
     return observed_mix(need_of(pod, settings) for pod in alive)
+
+
+def weights_of(mix: DemandMix) -> tuple[ShapeWeight, ...]:
+    """Return a mix as a snapshot carries it."""
+    return tuple(ShapeWeight(shape.gpus, shape.island, weight) for shape, weight in mix.weights)
 
 
 def shapes_by_size(mix: DemandMix, sizes: Iterable[int] = ()) -> dict[str, Shape]:

@@ -5,10 +5,14 @@ import json
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 
 from extender.decide import Decider
 from islander.cluster.snapshot_json import decode_snapshot
+from islander.policy.demand import mix_of
+from islander.policy.explain import explain_pod
+from islander.policy.settings import DemandMix, PolicySettings, Shape
 from tests.builders import a_node, a_pod
 from tests.unit.extender.harness import MAX_BODY_BYTES, FakeBinder, InMemoryExtender, asking
 
@@ -140,12 +144,24 @@ def test_the_snapshot_is_what_decisions_are_made_on_and_is_compressed_when_asked
     client = extender.app.test_client()
     plain = client.get("/snapshot")
     assert "Content-Encoding" not in plain.headers
-    assert decode_snapshot(plain.data) == extender.source.content
+    assert msgspec.structs.replace(decode_snapshot(plain.data), demand_mix=()) == extender.source.content
     packed = client.get("/snapshot", headers={"Accept-Encoding": "gzip"})
     assert packed.headers["Content-Encoding"] == "gzip"
     assert packed.content_length == len(packed.data)
     assert gzip.decompress(packed.data) == plain.data
     assert "Content-Encoding" not in client.get("/snapshot", headers={"Accept-Encoding": "gzip;q=0"}).headers
+
+
+def test_snapshot_carries_the_mix_in_force_so_that_its_reader_explains_with_the_same_scores() -> None:
+    lopsided = DemandMix(((Shape(8, island=True), 50.0), (Shape(1, island=False), 1.0)))
+    nodes = (a_node("n1"), a_pod("holder", gpus=4, node="n1"), a_node("n2"), a_pod("waiting", gpus=2, tp=2))
+    extender = InMemoryExtender(*nodes, settings=PolicySettings(mix=lopsided))
+    client = extender.app.test_client()
+    taken = decode_snapshot(client.get("/snapshot").data)
+    pod = next(pod for pod in taken.pods if pod.name == "waiting")
+    assert mix_of(taken, PolicySettings()) == lopsided
+    read = msgspec.json.decode(msgspec.json.encode(explain_pod(taken, pod)))
+    assert read == client.get("/explain/default/waiting").get_json()
 
 
 def test_readiness_says_what_is_missing_and_liveness_does_not_wait_for_it() -> None:
