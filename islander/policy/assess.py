@@ -187,6 +187,9 @@ def _refusal_by_kind(state: GpuState, need: PodNeed) -> Code | None:
 def _verdict(state: GpuState, need: PodNeed, outlook: _Outlook) -> tuple[Verdict, Code | None]:
     if not need.wants_island or outlook.island_share >= 1.0:
         return Verdict.GUARANTEED, None
+    if not state.hardware.topology_known:
+        # It may well join them; nothing says so.
+        return Verdict.POSSIBLE, Code.ISLAND_NOT_GUARANTEED
     links = state.hardware.links
     if not any(islands_of_size(links, state.hardware.all_gpus, c.island) for c in need.containers if c.island > 1):
         return Verdict.IMPOSSIBLE, Code.NO_SUCH_ISLAND

@@ -106,13 +106,13 @@ REASONS: dict[Code, ReasonText] = {
     ),
     Code.ISLAND_NOT_GUARANTEED: ReasonText(
         "kubelet may pick GPUs that are not joined by NVLink",
-        "A free island exists, but the device plugin may hand out other GPUs, or nothing tells which GPUs are free.",
-        "Free the whole node, let the node report its GPUs (`islander.dev/gpus`), or use `preferred`.",
+        "The device plugin may hand out other GPUs than a free island, or nothing tells which GPUs are free or linked.",
+        "Free the whole node, name its hardware (`islander.dev/hardware`), let it report its GPUs, or use `preferred`.",
     ),
     Code.NO_SUCH_ISLAND: ReasonText(
         "node has no NVLink island of this size",
-        "The hardware of the node joins fewer GPUs by NVLink than the pod needs, or its links are not known.",
-        "Use another node type, or set `islander.dev/hardware` when the labels do not tell the hardware.",
+        "The hardware of the node joins fewer GPUs by NVLink than the pod needs.",
+        "Use another node type, or a smaller tensor parallel size.",
     ),
     Code.WRONG_PRODUCT: ReasonText(
         "node has another GPU product than the pod asks for",

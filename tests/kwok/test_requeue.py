@@ -52,7 +52,7 @@ def test_required_pod_waits_until_an_annotation_tells_the_hardware(bench: Island
     bench.set_up([node])
 
     bench.api.create(bench.replica("strict", 2, topology="required"))
-    bench.wait_event("strict", REASONS[Code.NO_SUCH_ISLAND].sentence)
+    bench.wait_event("strict", REASONS[Code.ISLAND_NOT_GUARANTEED].sentence)
 
     bench.api.patch(paths.node("bridged"), {"metadata": {"annotations": {names.HARDWARE: "a100-pcie-8"}}})
 
@@ -63,7 +63,7 @@ def test_required_pod_waits_until_a_label_tells_the_product(bench: IslanderBench
     bench.set_up([gpu_node("unlabelled", labels={names.GPU_PRODUCT: ""})])
 
     bench.api.create(bench.replica("strict", 4, topology="required"))
-    bench.wait_event("strict", REASONS[Code.NO_SUCH_ISLAND].sentence)
+    bench.wait_event("strict", REASONS[Code.ISLAND_NOT_GUARANTEED].sentence)
 
     labels = {names.GPU_PRODUCT: "NVIDIA-H100-80GB-HBM3"}
     bench.api.patch(paths.node("unlabelled"), {"metadata": {"labels": labels}})
