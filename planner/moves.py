@@ -26,7 +26,7 @@ from planner.plan import (
 from planner.problem import Problem, problem_of
 from planner.refusals import refusals
 from planner.rules import Rules
-from planner.solution import Solution, solve
+from planner.solution import Solution, solve, without_moves
 from planner.world import World
 
 # A plan is good for a review, not for ever: the cluster moves on.
@@ -63,13 +63,33 @@ def plan_moves(
         The plan does not pass `check_plan`.
     """
     problem, world = problem_of(snapshot, settings, options), World.of(snapshot)
-    mix = mix_of(snapshot, settings)
-    solution = solve(problem, world, options, mix, progress)
+    solution = solve(problem, world, options, mix_of(snapshot, settings), progress)
+    plan = _plan(snapshot, settings, options, now, problem, world, solution)
+    verdict = check_plan(plan, snapshot, settings, options)
+    if not verdict.valid and solution.status is not SolveStatus.OPTIMAL:
+        # A search that had to stop early may leave moves that nobody needs; then only what fits as it is is offered.
+        plan = _plan(snapshot, settings, options, now, problem, world, without_moves(problem, world, solution))
+        verdict = check_plan(plan, snapshot, settings, options)
+    if not verdict.valid:
+        first = verdict.violations[0]
+        raise InvariantError(f"the plan does not pass its own check: {first.code} {first.step} {first.message}")
+    return plan
+
+
+def _plan(
+    snapshot: ClusterSnapshot,
+    settings: PolicySettings,
+    options: PlanOptions,
+    now: datetime,
+    problem: Problem,
+    world: World,
+    solution: Solution,
+) -> MovePlan:
     waves = waves_of(problem, world, solution.units)
     steps, wave_of_node = _steps(problem, world, waves)
     admits = _admissions(problem, world, solution, wave_of_node, len(waves))
     before, after = outlooks(snapshot, solution.world, problem, settings)
-    plan = MovePlan(
+    return MovePlan(
         id="",
         created_at=_rfc3339(now),
         expires_at=_rfc3339(now + timedelta(minutes=VALID_MINUTES)),
@@ -96,11 +116,6 @@ def plan_moves(
         warnings=[*snapshot.warnings, *problem.warnings, *_doubts(solution)],
         options=options.flags(),
     ).with_id()
-    verdict = check_plan(plan, snapshot, settings, options)
-    if not verdict.valid:
-        first = verdict.violations[0]
-        raise InvariantError(f"the plan does not pass its own check: {first.code} {first.step} {first.message}")
-    return plan
 
 
 def goal_text(options: PlanOptions) -> str:

@@ -125,10 +125,10 @@ def sequence(problem: Problem, world: World, moves: Mapping[str, str]) -> tuple[
     ordered: list[Unit] = []
     stuck: list[str] = []
     for component in _components(problem, units, rules):
-        found = _greedy(problem, world, component)
-        if found is None and len(component) <= MAX_SEARCHED:
-            found = _Search(problem, component).order(world)
-        if found is None:
+        found, rest = _greedily(problem, world, component)
+        if rest and len(component) <= MAX_SEARCHED:
+            found = _Search(problem, component).order(world) or []
+        if len(found) < len(component):
             stuck += [key for unit in component for key, _, _ in unit.legs]
         else:
             ordered += found
@@ -150,8 +150,16 @@ def _bound(problem: Problem, unit: Unit, rules: Rules) -> bool:
     return any(rules.bind(problem.movable[key].pod) for key, _, _ in unit.legs)
 
 
-def _greedy(problem: Problem, world: World, units: Sequence[Unit]) -> list[Unit] | None:
-    """Return an order made by always taking the first unit that has room, those first that free room for others."""
+def as_far_as_possible(problem: Problem, world: World, moves: Mapping[str, str]) -> tuple[Unit, ...]:
+    """Return an order of those moves that find room one after the other; the others are left out."""
+    return tuple(_greedily(problem, world, units_of(problem, moves))[0])
+
+
+def _greedily(problem: Problem, world: World, units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
+    """Return an order made by always taking the first unit that has room, and the units that then find none.
+
+    Those that free room for others come first.
+    """
     wanted = Counter(target for unit in units for _, _, target in unit.legs)
     left = sorted(units, key=lambda unit: (-sum(wanted[source] for _, source, _ in unit.legs), unit.legs))
     ordered: list[Unit] = []
@@ -164,8 +172,8 @@ def _greedy(problem: Problem, world: World, units: Sequence[Unit]) -> list[Unit]
                 left.remove(unit)
                 break
         else:
-            return None
-    return ordered
+            break
+    return ordered, left
 
 
 class _Search:

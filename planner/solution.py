@@ -21,9 +21,10 @@ from planner.models.solve import (
     propose_thinly,
 )
 from planner.options import PlanOptions
-from planner.order import NoOrder, Unit, moved, sequence
+from planner.order import NoOrder, Unit, as_far_as_possible, moved, sequence
 from planner.plan import Phase
 from planner.problem import Demand, Problem
+from planner.pruning import pruned
 from planner.search import MAX_DEMANDS, Found, Search
 from planner.world import World
 
@@ -70,6 +71,31 @@ def solve(
     on_progress: OnProgress | None = None,
 ) -> Solution:
     """Return the best solution that the time allows; its status says whether that is proved."""
+    found = _solve(problem, world, options, mix, on_progress)
+    if found.status is SolveStatus.OPTIMAL or options.empty_nodes:
+        return found
+    return _pruned(problem, world, found)
+
+
+def _pruned(problem: Problem, world: World, found: Solution) -> Solution:
+    """Return the solution without the moves that nothing needs."""
+    by_key = {demand.key: demand for demand in problem.demands}
+    units, places = pruned(problem, world, found.units, [(by_key[key], node) for key, node in found.admits])
+    carried = carry_out(problem, world, units, {demand.key: node for demand, node in places})
+    if carried is None:
+        raise RuntimeError("the moves that are needed cannot be carried out")
+    placed = {key for key, _ in carried[1]}
+    phases = _phases_reached(problem, found.phases, units, placed)
+    return replace(found, units=units, admits=carried[1], world=carried[0], phases=phases)
+
+
+def _solve(
+    problem: Problem,
+    world: World,
+    options: PlanOptions,
+    mix: DemandMix,
+    on_progress: OnProgress | None = None,
+) -> Solution:
     began = time.monotonic()
 
     def left() -> float:
@@ -224,19 +250,18 @@ def _repaired(
     for number, pods in enumerate(tangles):
         own_nodes = {problem.movable[key].pod.node for key in pods} | {moves[key] for key in pods}
         own_demands = [demand for demand in problem.demands if admits.get(demand.key) in own_nodes]
-        for key in pods:
-            del moves[key]
+        knot = {key: moves.pop(key) for key in pods}
         found = None
         if not problem.groups.keys() & {problem.movable[key].unit for key in pods}:
             touched = set(admits.values()) | set(moves.values()) | {problem.movable[key].pod.node for key in moves}
             nodes = sorted(own_nodes) + _buffers(problem, world, options, touched | own_nodes, own_demands)
-            seconds = left() / (len(tangles) - number)
+            seconds = 0.0 if proposal.interrupted else left() / (len(tangles) - number)
             found = _search_locally(problem, world, options, nodes, own_demands, seconds)
+        if found is None or len(found.admits) < len(own_demands):
+            untied += as_far_as_possible(problem, world, knot)
+            continue
         for demand in own_demands:
             del admits[demand.key]
-        if found is None or len(found.admits) < len(own_demands):
-            tangled |= {demand.key for demand in own_demands}
-            continue
         untied += found.units
         admits |= dict(found.admits)
         extra += sum(len(unit.legs) for unit in found.units) - len(pods)
@@ -253,7 +278,7 @@ def _repaired(
         return _nothing(problem, world, proposal, began)
     proved = not tangled and extra == 0 and proposal.exact and proposal.status is SolveStatus.OPTIMAL
     status = SolveStatus.OPTIMAL if proved else SolveStatus.FEASIBLE
-    phases = _phases_reached(problem, proposal, units, placed)
+    phases = _phases_reached(problem, proposal.phases, units, placed)
     return _solution(units, carried, replace(proposal, phases=phases), status, began, frozenset(tangled))
 
 
@@ -292,17 +317,33 @@ def _search_locally(
     return Search(problem, world, options, nodes, pods, demands).best(min(seconds, MOST_LOCAL_SECONDS))
 
 
+def without_moves(problem: Problem, world: World, found: Solution) -> Solution:
+    """Return the solution that admits what has room as things are."""
+    placed: list[tuple[str, str]] = []
+    after = world
+    for demand in problem.demands:
+        alone = demand.group is None
+        node = next((n for n in sorted(world.nodes) if alone and not after.refusal(demand.pod, demand.need, n)), None)
+        if node is not None:
+            after = after.arrived(demand.pod, node)
+            placed.append((demand.key, node))
+    phases = _phases_reached(problem, found.phases, (), {key for key, _ in placed})
+    return replace(found, units=(), admits=tuple(placed), world=after, phases=phases, status=SolveStatus.FEASIBLE)
+
+
 def _nothing(problem: Problem, world: World, proposal: Proposal, began: float) -> Solution:
     """Return the solution that only admits what has room as things are."""
     carried = carry_out(problem, world, (), {})
     if carried is None:
         raise RuntimeError("doing nothing cannot be carried out")
-    phases = _phases_reached(problem, proposal, (), set())
+    phases = _phases_reached(problem, proposal.phases, (), set())
     found = replace(proposal, phases=phases)
     return _solution((), carried, found, SolveStatus.FEASIBLE, began, frozenset(proposal.admits))
 
 
-def _phases_reached(problem: Problem, proposal: Proposal, units: Sequence[Unit], placed: Set[str]) -> tuple[Phase, ...]:
+def _phases_reached(
+    problem: Problem, before: Sequence[Phase], units: Sequence[Unit], placed: Set[str]
+) -> tuple[Phase, ...]:
     """Return the phases with what the moves and admissions in fact reach, and the bounds that were proved."""
     keys = [key for unit in units for key, _, _ in unit.legs]
     values: dict[str, float] = {"replicas moved": len(keys)}
@@ -314,7 +355,7 @@ def _phases_reached(problem: Problem, proposal: Proposal, units: Sequence[Unit],
         above = sum(mover.pod.spec.priority > priority for mover in movers)
         values[f"replicas moved above priority {priority}"] = above
     phases = []
-    for phase in proposal.phases:
+    for phase in before:
         value = values.get(phase.name, phase.value)
         same = abs(value - phase.value) < TOLERANCE
         phases.append(phase if same else structs.replace(phase, value=float(value), status=SolveStatus.FEASIBLE.value))

@@ -303,4 +303,5 @@ class _Reporter(cp_model.CpSolverSolutionCallback):
     def on_solution_callback(self) -> None:
         """Report the solution that was just found."""
         seconds = time.monotonic() - self._started
-        self._on_progress(Progress(self._phase, self.objective_value, self.best_objective_bound, seconds))
+        best, bound = self.objective_value + 0.0, self.best_objective_bound + 0.0
+        self._on_progress(Progress(self._phase, best, bound, seconds))

@@ -1,0 +1,115 @@
+"""Leave out moves that a plan without proof makes for nothing, or for demand of a lower priority than the pod's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import networkx as nx
+
+from planner.order import Unit, moved
+from planner.problem import Demand, Problem
+from planner.world import World
+
+# So many moves are tried to do without; beyond, only those of pods above the lowest demand that is admitted.
+MOST_TRIES = 150
+
+Places = tuple[tuple[Demand, str], ...]
+
+
+def pruned(
+    problem: Problem, world: World, units: Sequence[Unit], places: Sequence[tuple[Demand, str]]
+) -> tuple[tuple[Unit, ...], Places]:
+    """Return the units that are needed, in their order, and the admissions that then have room.
+
+    A unit is needed when without it some demand of the priority of its pods, or of a higher one, is not admitted.
+    """
+    kept: list[Unit] = []
+    admitted: list[tuple[Demand, str]] = []
+    for own_units, own_places in _parts(world, units, places):
+        found = _needed(problem, world, own_units, own_places)
+        kept += found[0]
+        admitted += found[1]
+    ranks = {id(unit): number for number, unit in enumerate(units)}
+    return tuple(sorted(kept, key=lambda unit: ranks[id(unit)])), tuple(admitted)
+
+
+def _parts(
+    world: World, units: Sequence[Unit], places: Sequence[tuple[Demand, str]]
+) -> list[tuple[list[Unit], list[tuple[Demand, str]]]]:
+    """Return units and admissions that share nodes; all together where rules between pods may join them."""
+    if world.has_rules:
+        return [(list(units), list(places))]
+    graph: nx.Graph[object] = nx.Graph()
+    for unit in units:
+        nx.add_path(graph, sorted(unit.nodes))
+        graph.add_nodes_from(unit.nodes)
+    graph.add_nodes_from(node for _, node in places)
+    part_of = {node: number for number, part in enumerate(nx.connected_components(graph)) for node in part}
+    parts: dict[int, tuple[list[Unit], list[tuple[Demand, str]]]] = {n: ([], []) for n in part_of.values()}
+    for unit in units:
+        parts[part_of[min(unit.nodes)]][0].append(unit)
+    for demand, node in places:
+        parts[part_of[node]][1].append((demand, node))
+    return list(parts.values())
+
+
+def _needed(
+    problem: Problem, world: World, units: list[Unit], places: list[tuple[Demand, str]]
+) -> tuple[list[Unit], list[tuple[Demand, str]]]:
+    times = Counter(key for unit in units for key, _, _ in unit.legs)
+    tried: set[int] = set()
+    again = True
+    while again:
+        again = False
+        for unit in sorted(units, key=lambda u: (-_priority(problem, u), u.legs)):
+            # A pod that moves twice moves through a buffer; without one of its moves the other has no beginning.
+            if id(unit) in tried or any(times[key] > 1 for key, _, _ in unit.legs):
+                continue
+            lowest = min((demand.priority for demand, _ in places), default=0)
+            if len(tried) >= MOST_TRIES and _priority(problem, unit) <= lowest:
+                continue
+            tried.add(id(unit))
+            rest = [other for other in units if other is not unit]
+            own = [place for place in places if place[0].priority >= _priority(problem, unit)]
+            kept, after = _carried(problem, world, rest)
+            if len(_admitted(after, own)) == len(own):
+                units, places = kept, _admitted(after, places)
+                again = True
+                break
+    return units, places
+
+
+def _priority(problem: Problem, unit: Unit) -> int:
+    return max(problem.movable[key].pod.spec.priority for key, _, _ in unit.legs)
+
+
+def _carried(problem: Problem, world: World, units: Sequence[Unit]) -> tuple[list[Unit], World]:
+    """Return the units that have room at their time, and the world after them."""
+    kept: list[Unit] = []
+    lost: set[str] = set()
+    for unit in units:
+        after = None if any(key in lost for key, _, _ in unit.legs) else moved(problem, world, unit)
+        if after is None:
+            lost.update(key for key, _, _ in unit.legs)
+        else:
+            kept.append(unit)
+            world = after
+    return kept, world
+
+
+def _admitted(world: World, places: Sequence[tuple[Demand, str]]) -> list[tuple[Demand, str]]:
+    """Return the admissions that have room, those of higher priority first; groups whole or not at all."""
+    left = sorted(places, key=lambda place: (-place[0].priority, -place[0].need.gpus, place[0].key))
+    while True:
+        placed, missing, after = [], set[str](), world
+        for demand, node in left:
+            if after.refusal(demand.pod, demand.need, node) is None:
+                after = after.arrived(demand.pod, node)
+                placed.append((demand, node))
+            elif demand.group is not None:
+                missing.add(demand.group)
+        broken = {demand.key for demand, _ in placed if demand.group in missing}
+        if not broken:
+            return placed
+        left = [place for place in placed if place[0].key not in broken]
