@@ -37,6 +37,9 @@ MOST_LOCAL_SECONDS = 3.0
 TOLERANCE = 1e-6
 # A large problem is proposed for so many times without regard to scarce CPU and memory.
 ROUGH_TRIES = 3
+# Each time takes at most this share of the time that is left, and is given at least that share of all.
+SHARE_OF_ROUGH = 0.7
+LEAST_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +126,21 @@ def _proposal(
     classes = classes_for(problem, world, options)
     if not is_large(classes):
         return propose(problem, world, options, mix, classes, on_progress)
-    limits = replace(options.limits, time_limit_seconds=options.limits.time_limit_seconds / (ROUGH_TRIES + 1))
+    whole = options.limits.time_limit_seconds
     began = time.monotonic()
     for number in range(ROUGH_TRIES):
         # Another seed finds another of the many equally good proposals, which may fit.
-        tried = replace(limits, seed=limits.seed + number)
-        rough = propose_roughly(problem, world, options, mix, tried, on_progress)
+        seconds = max(LEAST_SHARE * whole, SHARE_OF_ROUGH * (whole - (time.monotonic() - began)))
+        limits = replace(options.limits, seed=options.limits.seed + number, time_limit_seconds=seconds)
+        rough = propose_roughly(problem, world, options, mix, limits, on_progress)
         ordered = sequence(problem, world, rough.moves)
         carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, rough.admits)
         if rough.interrupted or (carried is not None and len(carried[1]) == len(rough.admits)):
             return rough
-    left = max(limits.time_limit_seconds, options.limits.time_limit_seconds - (time.monotonic() - began))
-    rest = replace(limits, time_limit_seconds=left)
+        if rough.status is not SolveStatus.OPTIMAL:
+            break
+    left = max(LEAST_SHARE * whole, whole - (time.monotonic() - began))
+    rest = replace(options.limits, time_limit_seconds=left)
     return propose_thinly(problem, world, options, mix, classes, rest, rough, on_progress)
 
 
@@ -322,8 +328,10 @@ def without_moves(problem: Problem, world: World, found: Solution) -> Solution:
     placed: list[tuple[str, str]] = []
     after = world
     for demand in problem.demands:
-        alone = demand.group is None
-        node = next((n for n in sorted(world.nodes) if alone and not after.refusal(demand.pod, demand.need, n)), None)
+        need = demand.need
+        roomy = [n for n in sorted(world.nodes) if after.state(n, need.resource).free >= need.gpus]
+        fits = (n for n in roomy if demand.group is None and after.refusal(demand.pod, need, n) is None)
+        node = next(fits, None)
         if node is not None:
             after = after.arrived(demand.pod, node)
             placed.append((demand.key, node))
