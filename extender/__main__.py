@@ -127,7 +127,7 @@ def assemble(config: ExtenderConfig) -> Program:
         source=source,
         metrics=metrics,
         settings=settings,
-        mix=demand.mix,
+        mix=demand.mix_seen,
         bindings=bindings,
     )
     app = create_app(services, max_body_bytes=config.listen.max_body_bytes)

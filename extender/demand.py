@@ -47,6 +47,13 @@ class ObservedDemand:
         """Return the mix in force: the one of the settings, else the one observed when it was last renewed."""
         return self._mix
 
+    def mix_seen(self) -> DemandMix:
+        """Return the mix of the settings, else the one of the pods at this moment, as a snapshot of it would give."""
+        if self._settings.mix is not None:
+            return self._settings.mix
+        with self._lock:
+            return observed_mix(self._needs.values())
+
     def renew(self, prepare: Prepare) -> bool:
         """Put the mix of this moment in force if enough has changed, and return whether it has.
 

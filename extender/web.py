@@ -39,6 +39,8 @@ class Services:
 
     Attributes
     ----------
+    mix
+        Returns the demand mix of this moment, for explanations and status.
     bindings
         None when the bind verb is off.
     stopping
@@ -144,7 +146,10 @@ def _add_explanations(app: Flask, services: Services) -> None:
     def snapshot() -> Response:
         if waiting := _waiting(services):
             return _problem(waiting, 503)
-        taken = msgspec.structs.replace(services.source.snapshot(), demand_mix=weights_of(services.mix()))
+        configured = services.settings.mix
+        taken = services.source.snapshot()
+        if configured is not None:
+            taken = msgspec.structs.replace(taken, demand_mix=weights_of(configured))
         data = encode_snapshot(taken)
         response = Response(data, mimetype=_JSON)
         response.headers["Vary"] = "Accept-Encoding"
@@ -226,6 +231,7 @@ def _waiting(services: Services) -> str:
 
 
 def _settings_now(services: Services) -> PolicySettings:
+    """Return the settings with the mix of this moment, by which the command line judges the same snapshot too."""
     return replace(services.settings, mix=services.mix())
 
 

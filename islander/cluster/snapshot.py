@@ -33,7 +33,7 @@ class ClusterSnapshot(Struct, frozen=True, dict=True, rename="camel", omit_defau
     kinds
         Kinds that were looked at, so that "there is no budget" can be told from "nobody asked for budgets".
     demand_mix
-        The mix that scores were made with where it was taken; empty for the mix of the pods themselves.
+        The mix that is configured where the snapshot was taken; empty for the mix of the pods themselves.
     warnings
         Objects that were skipped and why, one sentence each.
     """

@@ -159,7 +159,9 @@ def test_live_cluster_and_extender_and_dump_give_the_same_plan(
 
     of_dump = _json(islander, "plan", "moves", "--snapshot", dump, "--output-file", str(file))
     of_live = _json(islander, "plan", "moves", *live)
-    of_extender = _json(islander, "plan", "moves", "--extender", bench.extender.url)
+    # The extender of the bench has a demand mix of its own; this one observes it, as the command line does.
+    with ExtenderProcess(tmp_path, bench.plane.kubeconfig) as extender:
+        of_extender = _json(islander, "plan", "moves", "--extender", extender.url)
 
     assert len(of_dump["steps"]) == 1
     assert _substance(of_live) == _substance(of_dump)
@@ -171,7 +173,6 @@ def test_extender_and_command_line_explain_a_pod_alike(
     bench: IslanderBench, islander: Islander, tmp_path: Path
 ) -> None:
     whole = [nvswitch_node(name) for name in ("a-whole", "b-half", "d-full", "e-full")]
-    # So many pods that the extender observes their mix of shapes at once; of fewer it takes the usual one.
     held = {"b-half": range(4), "c-broken": (0, 2, 4), "d-full": range(8), "e-full": range(8)}
     bench.set_up([*whole, bridged_node("c-broken")], held)
     # Nobody schedules them, so both stay what they are.

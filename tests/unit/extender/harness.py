@@ -97,7 +97,7 @@ class InMemoryExtender:
             source=self.source,
             metrics=self.metrics,
             settings=self.settings,
-            mix=mix,
+            mix=ObservedDemand(self.settings).mix_seen,
             bindings=Bindings(self.cache, binder, self.settings, mix, self.clock) if binder else None,
         )
         self.app = create_app(self.services, max_body_bytes=MAX_BODY_BYTES)

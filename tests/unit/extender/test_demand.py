@@ -3,9 +3,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from extender.demand import ObservedDemand
+from islander.policy.demand import mix_of
 from islander.policy.need import PodNeed
 from islander.policy.settings import DEFAULT_MIX, DemandMix, PolicySettings, Shape
-from tests.builders import a_pod
+from tests.builders import a_pod, a_snapshot
 
 
 def renewed(demand: ObservedDemand) -> DemandMix:
@@ -83,3 +84,13 @@ def test_judgements_are_made_before_a_new_mix_is_in_force() -> None:
     assert demand.renew(prepare)
     assert prepared == [([1, 4], demand.mix())], "the most frequent need first"
     assert not demand.renew(prepare), "nothing has changed since"
+
+
+def test_the_mix_seen_is_that_of_this_moment_and_the_mix_in_force_is_renewed_rarely() -> None:
+    demand = ObservedDemand(PolicySettings())
+    pod = a_pod("p", gpus=4, tp=4)
+    demand.on_change("Pod", pod.key, None, pod)
+    assert demand.mix() == DEFAULT_MIX
+    assert demand.mix_seen() == mix_of(a_snapshot(pod), PolicySettings())
+    demand.on_change("Pod", pod.key, pod, None)
+    assert demand.mix_seen() == DEFAULT_MIX
