@@ -63,8 +63,10 @@ def read_cluster(source: Source) -> ClusterSnapshot:
     Raises
     ------
     PlannerError
-        A file, the extender or the API cannot be read.
+        A file, the extender or the API cannot be read, or two of them are named.
     """
+    if source.files and source.extender is not None:
+        raise PlannerError("--snapshot and --extender name two clusters; give one of them")
     if source.files:
         return load_files(source.files)
     if source.extender is not None:

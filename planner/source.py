@@ -13,7 +13,7 @@ class Source:
     Attributes
     ----------
     files
-        Snapshots or dumps, `-` for stdin; when there are any, neither the extender nor the API is asked.
+        Snapshots or dumps, `-` for stdin; when there are any, the API is not asked.
     extender
         Base URL of a running extender.
     extender_ca

@@ -66,6 +66,11 @@ def test_the_running_extender_gives_the_snapshot_that_it_decides_on(extender):
     assert read_cluster(Source(extender=f"{extender}/")) == SNAPSHOT
 
 
+def test_a_file_and_an_extender_are_one_too_many() -> None:
+    with pytest.raises(PlannerError, match="two clusters"):
+        read_cluster(Source(files=("cluster.json",), extender="http://127.0.0.1:1"))
+
+
 def test_a_verb_reads_the_extender(extender, capsys):
     assert main(["status", "--extender", extender, "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["totals"]["used"] == 3
