@@ -76,12 +76,6 @@ def test_a_verb_reads_the_extender(extender, capsys):
     assert json.loads(capsys.readouterr().out)["totals"]["used"] == 3
 
 
-def test_files_come_before_the_extender(tmp_path):
-    (tmp_path / "s.json").write_bytes(encode_snapshot(SNAPSHOT))
-    source = Source(files=(str(tmp_path / "s.json"),), extender="http://127.0.0.1:9")
-    assert read_cluster(source) == SNAPSHOT
-
-
 def test_an_extender_behind_tls_is_verified_with_its_authority(serve, tmp_path):
     certificates = make_certificates(tmp_path)
     url = serve(encode_snapshot(SNAPSHOT), certificates=certificates)
