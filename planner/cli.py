@@ -152,8 +152,8 @@ app.command(
 @app.command(
     short_help="Write the cluster's state to one file.",
     epilog=examples(
-        "PROGRAM snapshot --output-file cluster.json.gz",
         "PROGRAM snapshot --extender https://islander-extender.islander.svc:8880 --extender-ca ca.crt > cluster.json",
+        "PROGRAM snapshot --anonymize --output-file for-a-ticket.json.gz",
     ),
 )
 def snapshot(
@@ -166,6 +166,10 @@ def snapshot(
     output_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write here instead of stdout; .gz is compressed.")
     ] = None,
+    anonymize: Annotated[
+        bool,
+        typer.Option("--anonymize", help="Replace every name by an invented one; all decisions stay as they are."),
+    ] = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
@@ -174,7 +178,7 @@ def snapshot(
 
     log_to_stderr(verbose)
     source = Source(tuple(snapshot), extender, extender_ca, kubeconfig, context, as_user)
-    write_snapshot(source, Terminal.of_this_process(quiet=quiet), output_file)
+    write_snapshot(source, Terminal.of_this_process(quiet=quiet), output_file, anonymize=anonymize)
 
 
 @app.command(epilog=examples("PROGRAM schema", "PROGRAM schema ClusterStatus > cluster-status.schema.json"))

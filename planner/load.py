@@ -11,7 +11,7 @@ from islander.cluster.devices import ResourceSlice
 from islander.cluster.names import DOMAIN
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
-from islander.cluster.snapshot import ClusterSnapshot
+from islander.cluster.snapshot import ClusterSnapshot, ShapeWeight
 from islander.cluster.snapshot_json import MalformedSnapshot, decode_snapshot
 from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
@@ -40,6 +40,7 @@ class _Gathered:
     claims: dict[tuple[str, str], PersistentVolumeClaim] = field(default_factory=dict)
     volumes: dict[str, PersistentVolume] = field(default_factory=dict)
     kinds: set[str] = field(default_factory=set)
+    demand_mix: tuple[ShapeWeight, ...] = ()
     taken_at: str = ""
     warnings: list[str] = field(default_factory=list)
     not_used: Counter[str] = field(default_factory=Counter)
@@ -82,6 +83,7 @@ class _Gathered:
             for value in part:
                 self.add(value)
         self.kinds.update(snapshot.kinds)
+        self.demand_mix = snapshot.demand_mix or self.demand_mix
         self.taken_at = max(self.taken_at, snapshot.taken_at)
         self.warnings.extend(snapshot.warnings)
 
@@ -97,6 +99,7 @@ class _Gathered:
             claims=_sorted(self.claims),
             volumes=_sorted(self.volumes),
             kinds=tuple(sorted(self.kinds)),
+            demand_mix=self.demand_mix,
             taken_at=self.taken_at,
             warnings=tuple(self.warnings),
         )

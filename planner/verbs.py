@@ -16,6 +16,7 @@ from islander.cluster.snapshot_json import encode_snapshot
 from islander.policy.explain import PodExplanation, explain_pod
 from islander.policy.settings import PolicySettings
 from islander.policy.status import ClusterStatus, cluster_status
+from planner.anonymize import anonymized
 from planner.closest import closest_node
 from planner.console import Terminal
 from planner.errors import PlannerError
@@ -126,9 +127,10 @@ def node_drawings(status: ClusterStatus, terminal: Terminal) -> dict[str, Text]:
     return {node.name: strip(node, letters, terminal.glyphs) for node in status.nodes}
 
 
-def write_snapshot(source: Source, terminal: Terminal, file: Path | None) -> None:
-    """Write the cluster's state to a file or to stdout."""
-    data = encode_snapshot(read_source(source, terminal))
+def write_snapshot(source: Source, terminal: Terminal, file: Path | None, *, anonymize: bool = False) -> None:
+    """Write the cluster's state to a file or to stdout, with invented names when they must not travel."""
+    snapshot = read_source(source, terminal)
+    data = encode_snapshot(anonymized(snapshot) if anonymize else snapshot)
     if file is None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -16,7 +16,7 @@ from islander.cluster.pod import Container, ContainerKind, Pod
 from islander.cluster.shell import UNKNOWN, is_assignment, simple_commands
 
 # vllm/engine/arg_utils.py; `-n` is `--nnodes`.
-_SIZE_FLAGS: Mapping[str, str] = {
+SIZE_FLAGS: Mapping[str, str] = {
     "--tensor-parallel-size": "tensor",
     "--pipeline-parallel-size": "pipeline",
     "--data-parallel-size": "data",
@@ -254,7 +254,7 @@ def _mentions_sizes(words: Sequence[str], *, plain: bool) -> bool:
     if _base(words[0]) in _NO_LAUNCHERS:
         return False
     heads = {_head(word) for word in words}
-    return not heads.isdisjoint(_SIZE_FLAGS) or (plain and "-tp" in heads)
+    return not heads.isdisjoint(SIZE_FLAGS) or (plain and "-tp" in heads)
 
 
 def _are_flags_of_vllm(words: Sequence[str]) -> bool:
@@ -283,7 +283,7 @@ def _flag_values(words: Sequence[str]) -> tuple[dict[str, str], frozenset[str]]:
             continue
         flag = _head(word)
         seen.add(flag)
-        name = _SIZE_FLAGS.get(flag) or _SHORT_SIZE_FLAGS.get(flag)
+        name = SIZE_FLAGS.get(flag) or _SHORT_SIZE_FLAGS.get(flag)
         if name is not None:
             _, equals, value = word.partition("=")
             texts[name] = value if equals else (words[at + 1] if at + 1 < len(words) else "")

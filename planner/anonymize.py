@@ -1,0 +1,374 @@
+"""A snapshot without names: the cluster for a bug report, on which everything is decided as on the original.
+
+Nothing is passed on that is not known to name nobody: amounts, times, the vocabulary of Kubernetes and of the vendors.
+Everything else is replaced by invented names, the same one everywhere (`planner.invented_names`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec import structs
+
+from islander.cluster import names
+from islander.cluster.devices import ResourceSlice
+from islander.cluster.gpu_report import TOPOLOGY_MANAGER_POLICIES
+from islander.cluster.node import GpuReport, MigDevice, Node, ReportedGpu, Taint
+from islander.cluster.pod import (
+    Container,
+    HostPort,
+    NodeTerm,
+    Owner,
+    Pod,
+    PodSpec,
+    PodTerm,
+    Requirement,
+    SpreadConstraint,
+    Toleration,
+)
+from islander.cluster.resources import Resources
+from islander.cluster.snapshot import ClusterSnapshot
+from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
+from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
+from islander.hardware.presets import preset
+from islander.policy.selectors import integer
+from planner import vocabulary
+from planner.invented_names import Word, invented_words, renamed
+from planner.plain_command import with_plain_command
+
+Pairs = tuple[tuple[str, str], ...]
+
+_LEFT_OUT = "a text is left out here: it may hold names"
+
+
+def anonymized(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Return the snapshot with invented names; the same snapshot always gives the same one.
+
+    Status, explanations and plans are those of the original up to names, with the same ones first where names decide
+    between equals. Texts that people or programs wrote (warnings, the scheduler's messages) are left out, and commands
+    say no more than what is read of them.
+    """
+    words: set[str] = set()
+
+    def noted(word: str) -> str:
+        words.add(word)
+        return word
+
+    numbers = frozenset(_compared_as_numbers(snapshot))
+    _Renaming(noted, numbers).snapshot(snapshot)
+    invented = invented_words(words)
+    return _Renaming(invented.__getitem__, numbers).snapshot(snapshot)
+
+
+def _compared_as_numbers(snapshot: ClusterSnapshot) -> Iterable[str]:
+    """Yield the node labels whose values some pod compares as numbers."""
+    terms = [term for pod in snapshot.pods for term in pod.spec.node_terms or ()]
+    terms += [term for volume in snapshot.volumes for term in volume.node_terms or ()]
+    for term in terms:
+        yield from (requirement.key for requirement in term.labels if requirement.operator in ("Gt", "Lt"))
+
+
+class _Renaming:
+    """Replaces what names somebody, value by value."""
+
+    def __init__(self, word: Word, numbers: frozenset[str]) -> None:
+        self._word = word
+        self._numbers = numbers
+        self._specs: dict[int, PodSpec] = {}
+
+    def snapshot(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        left_out = [f"{len(snapshot.warnings)} warnings of the original are left out: they may hold names"]
+        return ClusterSnapshot(
+            nodes=tuple(map(self._node, snapshot.nodes)),
+            pods=tuple(map(self._pod, snapshot.pods)),
+            workloads=tuple(map(self._workload, snapshot.workloads)),
+            budgets=tuple(map(self._budget, snapshot.budgets)),
+            priority_classes=tuple(map(self._priority_class, snapshot.priority_classes)),
+            namespaces=tuple(
+                Namespace(self._name(namespace.name), self._labels(namespace.labels))
+                for namespace in snapshot.namespaces
+            ),
+            resource_slices=tuple(map(self._slice, snapshot.resource_slices)),
+            claims=tuple(map(self._claim, snapshot.claims)),
+            volumes=tuple(
+                PersistentVolume(self._name(volume.name), self._node_terms(volume.node_terms), volume.local)
+                for volume in snapshot.volumes
+            ),
+            kinds=tuple(kind for kind in snapshot.kinds if kind in vocabulary.KINDS),
+            demand_mix=snapshot.demand_mix,
+            taken_at=self._time(snapshot.taken_at),
+            warnings=tuple(left_out) if snapshot.warnings else (),
+        )
+
+    def _name(self, text: str) -> str:
+        return renamed(text, self._word)
+
+    def _whole(self, text: str) -> str:
+        return self._word(text) if text else ""
+
+    def _one_of(self, text: str, known: Iterable[str]) -> str:
+        return text if text in known else self._name(text)
+
+    def _like(self, text: str, known: re.Pattern[str]) -> str:
+        return text if known.fullmatch(text) else self._name(text)
+
+    def _time(self, text: str) -> str:
+        return self._like(text, vocabulary.TIME)
+
+    def _key(self, text: str) -> str:
+        return text if vocabulary.is_known_key(text) else self._name(text)
+
+    def _label(self, key: str, text: str) -> str:
+        if key in vocabulary.KEYS_OF_NAMES:
+            return self._name(text)
+        if text in vocabulary.BOOLEANS:
+            return text
+        if key in vocabulary.KEYS_OF_PRODUCTS:
+            return self._product(text)
+        if text in vocabulary.WORDS_OF_KEY.get(key, ()):
+            return text
+        if key in self._numbers and integer(text) is not None:
+            return text
+        return self._like(text, vocabulary.NUMBER) if vocabulary.is_key_of_amounts(key) else self._name(text)
+
+    def _labels(self, labels: Pairs) -> Pairs:
+        return tuple(sorted((self._key(key), self._label(key, text)) for key, text in labels))
+
+    def _product(self, text: str) -> str:
+        return vocabulary.product_text(text, self._name)
+
+    def _annotations(self, annotations: Pairs) -> Pairs:
+        return tuple((key, self._annotation(key, text)) for key, text in annotations if key in vocabulary.ANNOTATIONS)
+
+    def _annotation(self, key: str, text: str) -> str:
+        if key in names.KUEUE_TOPOLOGY_ANNOTATIONS:
+            return text if text in vocabulary.BOOLEANS else self._key(text)
+        if key == names.HARDWARE and preset(text) is not None:
+            return text
+        bare = text.strip()
+        known = bare in vocabulary.WORDS_OF_KEY.get(key, vocabulary.BOOLEANS) or vocabulary.NUMBER.fullmatch(bare)
+        return text if known else self._name(text)
+
+    def _resources(self, resources: Resources) -> Resources:
+        return structs.replace(
+            resources, extended=tuple(sorted((self._resource(name), count) for name, count in resources.extended))
+        )
+
+    def _resource(self, name: str) -> str:
+        if vocabulary.is_known_key(name):
+            return name
+        # Any resource with this word in its name counts as GPUs.
+        return f"{self._name(name)}-gpu" if "gpu" in name else self._name(name)
+
+    def _node(self, node: Node) -> Node:
+        return Node(
+            name=self._name(node.name),
+            uid=self._whole(node.uid),
+            labels=self._labels(node.labels),
+            annotations=self._annotations(node.annotations),
+            taints=tuple(
+                Taint(self._key(t.key), self._value(t.value), self._one_of(t.effect, vocabulary.EFFECTS))
+                for t in node.taints
+            ),
+            unschedulable=node.unschedulable,
+            ready=node.ready,
+            not_ready_reason=self._one_of(node.not_ready_reason, vocabulary.NOT_READY_REASONS),
+            capacity=self._resources(node.capacity),
+            allocatable=self._resources(node.allocatable),
+            max_pods=node.max_pods,
+            gpu_report=None if node.gpu_report is None else self._report(node.gpu_report),
+            warnings=(_LEFT_OUT,) * len(node.warnings),
+            created=self._time(node.created),
+        )
+
+    def _value(self, text: str) -> str:
+        """Return the value of a taint or of its toleration."""
+        return self._one_of(text, vocabulary.BOOLEANS)
+
+    def _report(self, report: GpuReport) -> GpuReport:
+        return GpuReport(
+            gpus=tuple(map(self._gpu, report.gpus)),
+            links=vocabulary.link_table(report.links),
+            plugin_links=vocabulary.link_table(report.plugin_links),
+            topology_manager_policy=self._one_of(report.topology_manager_policy, TOPOLOGY_MANAGER_POLICIES),
+        )
+
+    def _gpu(self, gpu: ReportedGpu) -> ReportedGpu:
+        return ReportedGpu(
+            index=gpu.index,
+            uuid=self._whole(gpu.uuid),
+            numa=gpu.numa,
+            healthy=gpu.healthy,
+            pod=self._pod_key(gpu.pod),
+            product=self._product(gpu.product),
+            memory_mib=gpu.memory_mib,
+            mig=tuple(
+                MigDevice(self._like(d.profile, vocabulary.MIG_PROFILE), d.start, self._pod_key(d.pod)) for d in gpu.mig
+            ),
+        )
+
+    def _pod_key(self, key: str | None) -> str | None:
+        return None if key is None else self._name(key)
+
+    def _pod(self, pod: Pod) -> Pod:
+        return Pod(
+            namespace=self._name(pod.namespace),
+            name=self._name(pod.name),
+            uid=self._whole(pod.uid),
+            spec=self._spec(pod.spec),
+            node=self._name(pod.node),
+            nominated_node=self._name(pod.nominated_node),
+            phase=self._one_of(pod.phase, vocabulary.PHASES),
+            ready=pod.ready,
+            labels=self._labels(pod.labels),
+            annotations=self._annotations(pod.annotations),
+            owner=self._owner(pod.owner),
+            created=self._time(pod.created),
+            started=self._time(pod.started),
+            deleted=self._time(pod.deleted),
+            unschedulable_message=_LEFT_OUT if pod.unschedulable_message else "",
+        )
+
+    def _spec(self, spec: PodSpec) -> PodSpec:
+        # Pods of one template share the object, and it lives as long as the snapshot.
+        known = self._specs.get(id(spec))
+        if known is None:
+            known = self._specs[id(spec)] = self._new_spec(spec)
+        return known
+
+    def _new_spec(self, spec: PodSpec) -> PodSpec:
+        return PodSpec(
+            containers=tuple(map(self._container, spec.containers)),
+            requests=self._resources(spec.requests),
+            node_selector=self._labels(spec.node_selector),
+            node_terms=self._node_terms(spec.node_terms),
+            pod_affinity=tuple(map(self._pod_term, spec.pod_affinity)),
+            pod_anti_affinity=tuple(map(self._pod_term, spec.pod_anti_affinity)),
+            spread=tuple(
+                SpreadConstraint(self._key(s.topology_key), s.max_skew, self._selector(s.selector), s.min_domains)
+                for s in spec.spread
+            ),
+            tolerations=tuple(map(self._toleration, spec.tolerations)),
+            host_ports=tuple(
+                HostPort(
+                    port.port,
+                    self._one_of(port.protocol, vocabulary.PROTOCOLS),
+                    self._one_of(port.host_ip, vocabulary.EVERY_ADDRESS),
+                )
+                for port in spec.host_ports
+            ),
+            claims=tuple(map(self._name, spec.claims)),
+            resource_claims=spec.resource_claims,
+            priority=spec.priority,
+            priority_class=self._name(spec.priority_class),
+            preemption_policy=self._one_of(spec.preemption_policy, vocabulary.PREEMPTION_POLICIES),
+            grace_seconds=spec.grace_seconds,
+            scheduler_name=self._one_of(spec.scheduler_name, (PodSpec().scheduler_name,)),
+            gated=spec.gated,
+        )
+
+    def _container(self, container: Container) -> Container:
+        plain = with_plain_command(container, self._whole)
+        return structs.replace(
+            plain,
+            name=self._name(plain.name),
+            requests=self._resources(plain.requests),
+            image=self._name(plain.image),
+        )
+
+    def _toleration(self, toleration: Toleration) -> Toleration:
+        return Toleration(
+            self._key(toleration.key),
+            self._one_of(toleration.operator, vocabulary.OPERATORS),
+            self._value(toleration.value),
+            self._one_of(toleration.effect, vocabulary.EFFECTS),
+        )
+
+    def _requirement(self, requirement: Requirement) -> Requirement:
+        return Requirement(
+            self._key(requirement.key),
+            self._one_of(requirement.operator, vocabulary.OPERATORS),
+            tuple(self._label(requirement.key, value) for value in requirement.values),
+        )
+
+    def _selector(self, selector: Sequence[Requirement] | None) -> tuple[Requirement, ...] | None:
+        return None if selector is None else tuple(map(self._requirement, selector))
+
+    def _node_terms(self, terms: Sequence[NodeTerm] | None) -> tuple[NodeTerm, ...] | None:
+        if terms is None:
+            return None
+        return tuple(
+            NodeTerm(tuple(map(self._requirement, term.labels)), tuple(map(self._requirement, term.fields)))
+            for term in terms
+        )
+
+    def _pod_term(self, term: PodTerm) -> PodTerm:
+        return PodTerm(
+            topology_key=self._key(term.topology_key),
+            selector=self._selector(term.selector),
+            namespaces=tuple(map(self._name, term.namespaces)),
+            namespace_selector=self._selector(term.namespace_selector),
+        )
+
+    def _owner(self, owner: Owner | None) -> Owner | None:
+        if owner is None:
+            return None
+        return Owner(
+            self._one_of(owner.kind, vocabulary.OWNER_KINDS),
+            self._name(owner.name),
+            self._whole(owner.uid),
+            self._api_version(owner.api_version),
+        )
+
+    def _api_version(self, text: str) -> str:
+        group, slash, version = text.rpartition("/")
+        return f"{self._one_of(group, vocabulary.API_GROUPS)}{slash}{self._like(version, vocabulary.VERSION)}"
+
+    def _workload(self, workload: Workload) -> Workload:
+        return structs.replace(
+            workload,
+            kind=self._one_of(workload.kind, vocabulary.OWNER_KINDS),
+            namespace=self._name(workload.namespace),
+            name=self._name(workload.name),
+            uid=self._whole(workload.uid),
+            owner=self._owner(workload.owner),
+            labels=self._labels(workload.labels),
+        )
+
+    def _budget(self, budget: DisruptionBudget) -> DisruptionBudget:
+        return structs.replace(
+            budget,
+            namespace=self._name(budget.namespace),
+            name=self._name(budget.name),
+            selector=self._selector(budget.selector),
+            min_available=self._like(budget.min_available, vocabulary.AMOUNT_OR_SHARE),
+            max_unavailable=self._like(budget.max_unavailable, vocabulary.AMOUNT_OR_SHARE),
+            unhealthy_pod_eviction_policy=self._one_of(
+                budget.unhealthy_pod_eviction_policy, vocabulary.EVICTION_POLICIES
+            ),
+        )
+
+    def _priority_class(self, found: PriorityClass) -> PriorityClass:
+        return structs.replace(
+            found,
+            name=self._name(found.name),
+            preemption_policy=self._one_of(found.preemption_policy, vocabulary.PREEMPTION_POLICIES),
+        )
+
+    def _slice(self, found: ResourceSlice) -> ResourceSlice:
+        return structs.replace(
+            found,
+            name=self._name(found.name),
+            driver=self._one_of(found.driver, names.DRA_DRIVERS.values()),
+            node=self._name(found.node),
+        )
+
+    def _claim(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+        return structs.replace(
+            claim,
+            namespace=self._name(claim.namespace),
+            name=self._name(claim.name),
+            volume=self._name(claim.volume),
+            access_modes=tuple(self._one_of(mode, vocabulary.ACCESS_MODES) for mode in claim.access_modes),
+        )
