@@ -49,15 +49,15 @@ def with_plain_command(container: Container, word: Word) -> Container:
 
 
 def _command(reading: Reading, flags: list[str]) -> tuple[str, ...]:
-    other = ["--nnodes", "1"]
+    one_node = ["--nnodes", "1"]
     if reading.is_vllm:
         start = ["vllm", "serve", "model"]
-        flags = flags + ["--headless"] * reading.spans_pods + ["--config", "file"] * reading.from_file
+        flags = flags + ["--headless"] * reading.spans_pods
     else:
         start = ["ray", "start"] if reading.spans_pods else ["program"] if reading.several else []
         # Another program counts as one that starts an engine when it is given a size.
-        flags = flags or other if reading.several else flags
-    words = [*start, *flags]
+        flags = flags or one_node if reading.several or reading.from_file else flags
+    words = [*start, *flags, *(["--config", "file"] if reading.from_file else [])]
     if reading.several:
-        return "sh", "-c", f"{' '.join(words)}; {' '.join([*start[:3], *other])}"
+        return "sh", "-c", f"{' '.join(words)}; {' '.join([*start, *one_node])}"
     return tuple(words)
