@@ -43,6 +43,14 @@ def goal_replicas(goal: Goal, snapshot: ClusterSnapshot, settings: PolicySetting
     return pods, warnings
 
 
+def in_order(key: str) -> tuple[str, int]:
+    """Return what keys of pods are sorted by: `goal/2` comes before `goal/10`, all others as texts do."""
+    namespace, _, name = key.partition("/")
+    if namespace == NAMESPACE and name.isascii() and name.isdigit():
+        return f"{namespace}/", int(name)
+    return key, 0
+
+
 def _resource(goal: Goal, snapshot: ClusterSnapshot, settings: PolicySettings) -> str:
     """Return the resource that stands for GPUs: the first of the settings that a node, of the product, offers."""
     fitting = [node for node in snapshot.nodes if not goal.product or goal.product in _products(node)]

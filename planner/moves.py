@@ -18,6 +18,7 @@ from planner.plan import (
     Cost,
     Immovable,
     MovePlan,
+    Outlook,
     SnapshotFacts,
     SolverFacts,
     Step,
@@ -113,7 +114,7 @@ def _plan(
         before=before,
         after=after,
         cost=Cost.of(steps),
-        warnings=[*snapshot.warnings, *problem.warnings, *_doubts(solution)],
+        warnings=[*snapshot.warnings, *problem.warnings, *_doubts(solution), *_not_emptied(options, before, after)],
         options=options.flags(),
     ).with_id()
 
@@ -247,6 +248,13 @@ def _doubts(solution: Solution) -> list[str]:
         what = f" ({', '.join(open_phases)})" if open_phases else ""
         found.append(f"it is not proved that no better plan exists{what}")
     return found
+
+
+def _not_emptied(options: PlanOptions, before: Outlook, after: Outlook) -> list[str]:
+    emptied = max(0, after.empty_nodes - before.empty_nodes)
+    if emptied >= options.empty_nodes:
+        return []
+    return [f"--empty-nodes {options.empty_nodes}: {emptied} more nodes are empty after the plan than before it"]
 
 
 def _rfc3339(moment: datetime) -> str:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from planner.errors import PlannerError
 
+# Each replica of a goal is a pod of its own in the plan, which people are to read.
+MOST_REPLICAS = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Goal:
@@ -40,7 +43,7 @@ class Goal:
             raise PlannerError(f"goal {text!r}: tp=N is missing, the GPUs of one replica")
         return cls(
             _count(f"goal {text}", values["tp"], 1),
-            _count(f"goal {text}", values.get("count", "1"), 1),
+            _count(f"goal {text}", values.get("count", "1"), 1, MOST_REPLICAS),
             values.get("product", ""),
         )
 
@@ -136,7 +139,8 @@ class PlanOptions:
         return options
 
 
-def _count(flag: str, text: str, least: int = 0) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
-        raise PlannerError(f"{flag!r}: {text!r} is not a whole number from {least} up")
+def _count(flag: str, text: str, least: int = 0, most: int = 10**9) -> int:
+    # Python itself refuses to read a number of thousands of digits.
+    if not (text.isascii() and text.isdigit() and len(text) < 20) or not least <= int(text) <= most:
+        raise PlannerError(f"{flag!r}: {text!r:.40} is not a whole number from {least} to {most}")
     return int(text)

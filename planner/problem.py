@@ -13,7 +13,7 @@ from islander.policy.need import PodNeed, need_of
 from islander.policy.reasons import MoveCode
 from islander.policy.settings import PolicySettings
 from planner.errors import PlannerError
-from planner.goal import goal_replicas
+from planner.goal import goal_replicas, in_order
 from planner.movability import Method, Movability, group_of, reload_seconds_of, unreadable_annotations
 from planner.options import PlanOptions
 from planner.volumes import NEEDED_KINDS, Volumes
@@ -218,7 +218,7 @@ def _demands(
         replicas, doubts = goal_replicas(options.goal, snapshot, settings)
         found += [Demand(pod.key, pod, need_of(pod, settings), pod.spec.priority) for pod in replicas]
         warnings += doubts
-    return tuple(sorted(found, key=lambda demand: (-demand.priority, demand.key))), warnings
+    return tuple(sorted(found, key=lambda demand: (-demand.priority, in_order(demand.key)))), warnings
 
 
 def is_waiting(pod: Pod) -> bool:
@@ -232,7 +232,9 @@ def _asked_for(snapshot: ClusterSnapshot, key: str, waiting: Mapping[str, Pod]) 
         return pod
     found = next((pod for pod in snapshot.pods if pod.key == key), None)
     if found is None:
-        raise PlannerError(f"--pod {key}: the snapshot has no such pod")
+        alike = sorted(pod.key for pod in snapshot.pods if pod.name == key.rpartition("/")[2])
+        hint = f"; there is {_some(alike)}" if alike else "; name it as NAMESPACE/NAME" if "/" not in key else ""
+        raise PlannerError(f"--pod {key or repr(key)}: the snapshot has no such pod{hint}")
     if not is_waiting(found):
         raise PlannerError(f"--pod {key}: it is {f'on node {found.node}' if found.node else 'finished'}, not pending")
     raise PlannerError(f"--pod {key}: it asks for no GPU")

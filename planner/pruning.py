@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import networkx as nx
 
+from planner.goal import in_order
 from planner.order import Unit, moved
 from planner.problem import Demand, Problem
 from planner.world import World
@@ -100,7 +101,7 @@ def _carried(problem: Problem, world: World, units: Sequence[Unit]) -> tuple[lis
 
 def _admitted(world: World, places: Sequence[tuple[Demand, str]]) -> list[tuple[Demand, str]]:
     """Return the admissions that have room, those of higher priority first; groups whole or not at all."""
-    left = sorted(places, key=lambda place: (-place[0].priority, -place[0].need.gpus, place[0].key))
+    left = sorted(places, key=lambda place: (-place[0].priority, -place[0].need.gpus, in_order(place[0].key)))
     while True:
         placed, missing, after = [], set[str](), world
         for demand, node in left:

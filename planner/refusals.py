@@ -82,6 +82,8 @@ def _answer(world: World, demand: Demand, search: _WhatHelps) -> tuple[str, str]
     never = never_placeable(world, demand)
     if never is not None:
         code, count, of = never
+        if not of:
+            return code.value, f"{REASONS[code].sentence}: the cluster has no node with GPUs"
         return code.value, f"{REASONS[code].sentence} ({count} of {of} GPU nodes)"
     move_code, helps = search.answer(demand)
     return move_code.value, f"{MOVE_REASONS[move_code].sentence}; {helps}"

@@ -10,6 +10,7 @@ import networkx as nx
 from msgspec import structs
 
 from islander.policy.settings import DemandMix
+from planner.goal import in_order
 from planner.models.solve import (
     OnProgress,
     Proposal,
@@ -154,7 +155,7 @@ def carry_out(
             return None
         world = after
     by_key = {demand.key: demand for demand in problem.demands}
-    waiting = sorted((by_key[key] for key in admits), key=lambda d: (-d.need.gpus, d.key))
+    waiting = sorted((by_key[key] for key in admits), key=lambda d: (-d.need.gpus, in_order(d.key)))
     placed: list[tuple[str, str]] = []
     while waiting:
         fits = next((d for d in waiting if world.refusal(d.pod, d.need, admits[d.key]) is None), None)

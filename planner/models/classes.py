@@ -18,6 +18,7 @@ from islander.policy.need import PodNeed
 from islander.policy.neighbours import Neighbourhood
 from islander.policy.occupancy import GpuState
 from islander.policy.settings import DEFAULT_MIX, Topology
+from planner.goal import in_order
 from planner.problem import Demand, MovablePod, Problem
 from planner.rules import Rules
 from planner.world import World
@@ -263,7 +264,7 @@ def _draft_of_demand(demand: Demand, tiers: tuple[int, ...], rules: Rules) -> _D
 
 def _types(drafts: Mapping[str, _Draft], board: _Board, letter: str) -> tuple[tuple[PodType, ...], dict[str, int]]:
     alike: defaultdict[Hashable, list[str]] = defaultdict(list)
-    for key in sorted(drafts):
+    for key in sorted(drafts, key=in_order):
         draft = drafts[key]
         footprint = Footprint.of(draft.pod, draft.need, scarce=board.scarce)
         sites, linkless = board.legal[draft.legality()]

@@ -158,6 +158,17 @@ def test_snapshot_without_a_file_goes_to_stdout(capfdbinary, file):
     assert err == b""
 
 
+def test_an_anonymised_snapshot_names_nobody_and_reads_the_same(capsys, file, tmp_path):
+    copy = tmp_path / "copy.json"
+    assert run(capsys, "snapshot", "--anonymize", "--snapshot", file, "--output-file", str(copy))[0] == 0
+    text = copy.read_text()
+    assert all(name not in text for name in ("full", "half", "chat", "big", "small", "waits", "some/model"))
+    before, after = (
+        json.loads(run(capsys, "status", "--snapshot", path, "-o", "json")[1]) for path in (file, str(copy))
+    )
+    assert (before["totals"], before["placeable"]) == (after["totals"], after["placeable"])
+
+
 def test_warnings_go_to_stderr_unless_quiet(capsys, tmp_path):
     path = tmp_path / "nodes.json.gz"
     path.write_bytes(gzip.compress(json.dumps(node_object("n1")).encode()))

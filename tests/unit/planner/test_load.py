@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec import structs
 
 from islander.cluster import names
+from islander.cluster.snapshot import ShapeWeight
 from islander.cluster.snapshot_json import encode_snapshot
 from planner.documents import MalformedInput
 from planner.load import load_files
@@ -99,6 +101,13 @@ def test_an_own_snapshot_is_read_and_can_be_joined_by_a_dump(tmp_path: Path) -> 
     both = load_files([path, other])
     assert [node.name for node in both.nodes] == ["n1", "n9"]
     assert (both.taken_at, both.warnings) == (snapshot.taken_at, ("old",))
+
+
+def test_the_mix_that_is_configured_where_a_snapshot_was_taken_is_read_too(tmp_path: Path) -> None:
+    mix = (ShapeWeight(4, True, 2.5),)
+    snapshot = structs.replace(a_snapshot(a_node("n1"), a_pod("p1")), demand_mix=mix)
+    nodes = written(tmp_path, json.dumps(a_list(node_object("n9"))), "nodes")
+    assert load_files([written(tmp_path, encode_snapshot(snapshot)), nodes]).demand_mix == mix
 
 
 def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,7 +184,14 @@ def test_an_interruption_before_anything_was_found_says_so(capsys, file, monkeyp
         (["--goal", "tp=x"], "tp"),
         (["--goal", "count=2"], "tp=N is missing"),
         (["--goal", "tp=8,nodes=2"], "nodes=2"),
+        (["--goal", "tp=0"], "from 1 to"),
+        (["--goal", "tp=2,count=99999999999"], "from 1 to 10000"),
+        (["--goal", f"tp={'9' * 5000}"], "from 1 to"),
         (["--pod", "no/such"], "no/such"),
+        (["--pod", "llama-2"], "there is chat/llama-2"),
+        (["--pod", "nobody"], "name it as NAMESPACE/NAME"),
+        (["--pod", ""], "--pod ''"),
+        (["--pod", "search/embed-1"], "it is on node a, not pending"),
         (["--protect", "a==b==c"], "selector"),
         (["--time-limit", "soon"], "--time-limit 'soon': not a duration"),
         (["--time-limit", "0"], "more than zero"),
@@ -198,6 +205,38 @@ def test_a_mistake_is_one_clear_line_and_exit_code_1(capsys, file, arguments, wo
     assert err.count("\n") == 1
     assert err.startswith("islander: ")
     assert words in err
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "arguments", "words"),
+    [
+        (a_snapshot(a_node("a")), [], "Nothing to do: no replica waits for GPUs."),
+        (a_snapshot(a_node("a", gpus=0)), [], "Nothing to do: no replica waits for GPUs."),
+        (a_snapshot(a_node("a", gpus=0)), ["--goal", "tp=2"], "the cluster has no node with GPUs"),
+        (a_snapshot(a_node("a")), ["--goal", "tp=16"], "node has fewer GPUs than one pod asks for (1 of 1 GPU nodes)"),
+        (a_snapshot(a_node("a")), ["--goal", "tp=2,product=B200"], "no node has GPUs of product 'B200'"),
+        (a_snapshot(a_node("a", unschedulable=True), a_pod("w")), [], "node is cordoned (1 of 1 GPU nodes)"),
+        (move_story(), ["--max-moves", "0"], "more moves are needed than are allowed"),
+        (move_story(), ["--max-moves-per-workload", "0"], "more moves are needed than are allowed"),
+        (move_story(), ["--time-limit", "1ms"], "plan mv-"),
+        (move_story(), ["--empty-nodes", "5"], "--empty-nodes 5: 0 more nodes are empty after the plan"),
+    ],
+)
+def test_odd_clusters_and_wishes_end_in_a_clear_sentence(capsys, tmp_path, snapshot, arguments, words):
+    path = tmp_path / "cluster.json"
+    path.write_bytes(encode_snapshot(snapshot))
+    code, out, err = run(capsys, "plan", "moves", "--snapshot", str(path), *arguments)
+    assert code == 0
+    assert words in out + err
+
+
+def test_replicas_of_a_goal_come_in_the_order_of_their_numbers(capsys, tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_bytes(encode_snapshot(a_snapshot(a_node("a"))))
+    _, out, _ = run(capsys, "plan", "moves", "--snapshot", str(path), "--goal", "tp=2,count=11", "-o", "json")
+    plan = json.loads(out)
+    assert [admission["pod"] for admission in plan["admits"]] == [f"goal/{number}" for number in range(1, 5)]
+    assert [pod["pod"] for pod in plan["unadmitted"]] == [f"goal/{number}" for number in range(5, 12)]
 
 
 def test_check_says_what_does_not_hold_and_ends_with_4(capsys, tmp_path, file):
