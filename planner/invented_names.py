@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import product
 
 Word = Callable[[str], str]
 
@@ -18,22 +20,30 @@ Word = Callable[[str], str]
 KEPT_WORDS = ("default", "kai", "kube", "reservation", "resource", "runai", "system")
 # What invented words begin with, so that they sort between the kept ones: before `default`, between it and `kai`, ...
 _BEGINNINGS = ("a", "e", "kc", "n", "resf", "rt", "s", "w")
-# Tried one by one, until no invented word is one that was there before.
+# Tried one by one, until no invented word holds one that was there before.
 _SECOND_LETTERS = ("", *"bcdfghjklmnpqrtvwx")
+_MORE_DIGITS = 3
 
 _WORD = re.compile(r"[^-./]+")
 
 
 def invented_words(words: Iterable[str]) -> dict[str, str]:
-    """Return an invented word for each word, in the same order; the same words always get the same ones."""
+    """Return an invented word for each word, in the same order; the same words always get the same ones.
+
+    No invented word holds a word that was there before; numbers for which it would are left out. One character, or
+    digits alone, tell nothing and may stand in it.
+    """
     originals = sorted(set(words))
     given = [word for word in originals if word not in KEPT_WORDS]
-    width = len(str(len(given)))
-    beginnings = [bisect(KEPT_WORDS, word) for word in given]
-    for letter in _SECOND_LETTERS:
-        found = [f"{_BEGINNINGS[part]}{letter}{number:0{width}}" for number, part in enumerate(beginnings, start=1)]
-        if not _some_is_inside(originals, found):
+    telling = {word for word in given if len(word) > 1 and not word.isdigit()}
+    least = len(str(len(given)))
+    for letter, width in product(_SECOND_LETTERS, range(least, least + _MORE_DIGITS)):
+        found = _numbered(given, telling, letter, width)
+        if found is not None:
             break
+    else:
+        # Every word that could be invented is somebody's name here, so none of them tells anything.
+        found = _numbered(given, set(), "", least) or []
     return dict(zip(given, found, strict=True)) | {word: word for word in KEPT_WORDS}
 
 
@@ -42,12 +52,21 @@ def renamed(name: str, word: Word) -> str:
     return _WORD.sub(lambda match: word(match[0]), name)
 
 
-def _some_is_inside(originals: Iterable[str], invented: Iterable[str]) -> bool:
-    """Return whether a word of more than one character, and not of digits alone, shows up in an invented one."""
-    telling = {word for word in originals if len(word) > 1 and not word.isdigit() and word not in KEPT_WORDS}
-    return any(
-        word[start:end] in telling
-        for word in invented
-        for start in range(len(word))
-        for end in range(start + 2, len(word) + 1)
-    )
+def _numbered(given: Sequence[str], telling: AbstractSet[str], letter: str, width: int) -> list[str] | None:
+    """Return the invented words with numbers of so many digits; None when there are too few such numbers."""
+    found: list[str] = []
+    # Where most numbers are taken, another letter or one more digit helps better than to go on.
+    number, most = 0, min(10**width - 1, 4 * len(given) + 10)
+    for word in given:
+        beginning = _BEGINNINGS[bisect(KEPT_WORDS, word)] + letter
+        number += 1
+        while number <= most and _holds_one_of(f"{beginning}{number:0{width}}", telling):
+            number += 1
+        if number > most:
+            return None
+        found.append(f"{beginning}{number:0{width}}")
+    return found
+
+
+def _holds_one_of(word: str, telling: AbstractSet[str]) -> bool:
+    return any(word[start:end] in telling for start in range(len(word)) for end in range(start + 2, len(word) + 1))

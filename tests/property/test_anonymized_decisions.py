@@ -42,7 +42,7 @@ from tests.builders import (
 )
 from tests.random_instances import PAIRS_OF_FOUR, PCIE, random_case
 
-SETTINGS = PolicySettings()
+SETTINGS, ALL_PENDING = PolicySettings(), PlanOptions()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 # Names whose order is not that of their beginnings, names inside of others, and names like invented ones.
 STEMS = ("llama", "llama-70b", "llama.70b", "acme", "acme-a", "acmea", "kubelet", "Zeus", "a01", "w02", "falcon-9", "9")
@@ -177,7 +177,7 @@ def decided(result: msgspec.Struct) -> Any:
     return found
 
 
-def assert_decides_alike(original: ClusterSnapshot, options: PlanOptions = PlanOptions()) -> None:  # noqa: B008
+def assert_decides_alike(original: ClusterSnapshot, options: PlanOptions = ALL_PENDING) -> None:
     copy = decode_snapshot(encode_snapshot(anonymized(original)))
     called = translation(original, copy)
     status, status_of_copy = cluster_status(original, SETTINGS), cluster_status(copy, SETTINGS)

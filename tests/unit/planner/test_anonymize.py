@@ -298,6 +298,25 @@ def test_an_invented_name_is_never_one_that_was_there() -> None:
     assert {once.nodes[0].name, once.pods[0].name}.isdisjoint({again.nodes[0].name, again.pods[0].name})
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        [f"{letter}{number}" for letter in "aenw" for number in range(10)],
+        [f"a{number:02}" for number in range(100)],
+        [f"{letter}{number:03}" for letter in "abcdeknrstw" for number in range(150)],
+    ],
+)
+def test_no_word_shows_up_in_an_invented_one(words: list[str]) -> None:
+    invented = [new for old, new in invented_words(words).items() if old not in KEPT_WORDS]
+    assert not [word for word in words if any(word in new for new in invented)]
+    assert sorted(invented) == [invented_words(words)[word] for word in sorted(words)]
+
+
+def test_where_every_word_is_taken_names_are_invented_all_the_same() -> None:
+    taken = [f"{letter}{number}" for letter in "abcdefghijklmnopqrstuvwxyz" for number in range(10)]
+    assert len(set(invented_words(taken).values())) == len(taken) + len(KEPT_WORDS)
+
+
 def test_the_same_snapshot_gives_the_same_bytes() -> None:
     snapshot = a_snapshot(a_node("b"), a_node("a"), a_pod("p", node="a", labels={"x": "y", "v": "w"}))
     assert text_of(anonymized(snapshot)) == text_of(anonymized(snapshot))
