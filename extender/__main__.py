@@ -119,7 +119,7 @@ def assemble(config: ExtenderConfig) -> Program:
         source = LiveCluster(store, time.monotonic, _rfc3339)
         if config.bind:
             bindings = Bindings(cache, ApiBinder(client), settings, demand.mix, time.monotonic)
-    metrics = Metrics(ClusterGauges(cache, source, settings, demand.mix), lambda: len(holds))
+    metrics = Metrics(ClusterGauges(cache, source, settings, demand.mix), lambda: holds.count(time.monotonic()))
     if store is not None:
         store.add_listener(PredictionCheck(cache, settings, metrics.predicted).on_change)
     services = Services(

@@ -36,8 +36,9 @@ class SoftHolds:
         self._holds: dict[str, _Hold] = {}
         self._lock = threading.Lock()
 
-    def __len__(self) -> int:
-        return len(self._holds)
+    def count(self, now_s: float) -> int:
+        """Return how many holds are in force."""
+        return sum(hold.until_s > now_s for hold in list(self._holds.values()))
 
     def place(self, pod: Pod, node: str, now_s: float) -> None:
         """Hold room for a pod on a node, and no longer on another."""

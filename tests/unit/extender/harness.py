@@ -91,7 +91,9 @@ class InMemoryExtender:
         self.cache = cache or ClusterCache(self.settings.gpu_resources, self.holds.settle)
         self.cache.load(self.source.content)
         mix = ObservedDemand(self.settings).mix
-        self.metrics = Metrics(ClusterGauges(self.cache, self.source, self.settings, mix), lambda: len(self.holds))
+        self.metrics = Metrics(
+            ClusterGauges(self.cache, self.source, self.settings, mix), lambda: self.holds.count(self.clock.now_s)
+        )
         self.services = Services(
             decider=Decider(self.cache, self.holds, self.settings, mix, self.clock),
             source=self.source,

@@ -62,7 +62,7 @@ def test_equal_nodes_get_9_and_the_first_by_name_10() -> None:
 def test_pods_without_gpus_score_every_node_0() -> None:
     extender = InMemoryExtender(a_node("n1"))
     assert extender.prioritize(pod_object("web", gpus=None), ["n1", "n9"]) == {"n1": 0, "n9": 0}
-    assert len(extender.holds) == 0
+    assert extender.holds.count(extender.clock.now_s) == 0
 
 
 def test_names_that_need_escapes_come_back_as_they_were_sent() -> None:
@@ -103,7 +103,7 @@ def test_a_pod_that_is_scored_again_does_not_stand_in_its_own_way() -> None:
     extender = InMemoryExtender(a_node("n1"), used("n1", 6), a_node("n2"), used("n2", 6))
     for _ in range(3):
         assert extender.prioritize(asking("a", gpus=2), ["n1", "n2"])["n1"] == 10
-    assert len(extender.holds) == 1
+    assert extender.holds.count(extender.clock.now_s) == 1
 
 
 def test_a_hold_ends_with_time_and_with_what_the_watch_shows() -> None:
@@ -115,13 +115,13 @@ def test_a_hold_ends_with_time_and_with_what_the_watch_shows() -> None:
     extender.clock.now_s += 0.2
     assert extender.prioritize(asking("c", gpus=2), both)["n1"] == 10, "the hold of a is over, that of b is not"
     extender.see(a_pod("c", gpus=2, node="n2"), a_pod("c", gpus=2))
-    assert len(extender.holds) == 1
+    assert extender.holds.count(extender.clock.now_s) == 1
     extender.lose(a_pod("b", gpus=2))
-    assert len(extender.holds) == 0
+    assert extender.holds.count(extender.clock.now_s) == 0
     extender.see(a_pod("c", gpus=2), a_pod("c", gpus=2, node="n2"))
     extender.prioritize(asking("c", gpus=2), both)
     extender.see(a_pod("c", gpus=2, labels={"changed": "yes"}), a_pod("c", gpus=2))
-    assert len(extender.holds) == 1, "a pending pod's change says nothing of where it goes"
+    assert extender.holds.count(extender.clock.now_s) == 1, "a pending pod's change says nothing of where it goes"
 
 
 def test_without_soft_holds_nothing_is_remembered() -> None:
@@ -153,3 +153,11 @@ def test_the_demand_mix_decides_what_room_is_kept() -> None:
         mix = DemandMix(((Shape(gpus, island=gpus > 1), 1.0),))
         extender = InMemoryExtender(*objects, settings=PolicySettings(mix=mix))
         assert extender.prioritize(asking(gpus=1), ["five", "four"])[best] == 10
+
+
+def test_a_hold_whose_time_is_over_is_not_counted_though_nobody_asks_for_a_score_again() -> None:
+    extender = InMemoryExtender(a_node("n1"), a_node("n2"))
+    extender.prioritize(asking(gpus=2), ["n1", "n2"])
+    assert extender.holds.count(extender.clock.now_s) == 1
+    extender.clock.now_s += 2.0
+    assert extender.holds.count(extender.clock.now_s) == 0
