@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from islander.cluster.pod import Pod
-from islander.policy.demand import observed_mix
+from islander.policy.demand import coarse_mix, observed_mix
 from islander.policy.need import PodNeed, need_of
 from islander.policy.settings import DEFAULT_MIX, DemandMix, PolicySettings
 
@@ -64,7 +64,7 @@ class ObservedDemand:
                 return False
             self._changes = 0
             needs = Counter(self._needs.values())
-            mix = self._settings.mix or observed_mix(self._needs.values())
+            mix = self._settings.mix or coarse_mix(observed_mix(self._needs.values()))
         prepare([need for need, _ in needs.most_common()], mix)
-        self._mix = mix
-        return True
+        renewed, self._mix = mix != self._mix, mix
+        return renewed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from math import log2
 
 from islander.cluster.snapshot import ClusterSnapshot, ShapeWeight
 from islander.policy.need import PodNeed, need_of
@@ -20,6 +21,16 @@ def observed_mix(needs: Iterable[PodNeed]) -> DemandMix:
         if need.gpus:
             counts[Shape(need.gpus, island=need.shape.island)] += 1
     return DemandMix(tuple((shape, float(count)) for shape, count in sorted(counts.items())))
+
+
+def coarse_mix(mix: DemandMix) -> DemandMix:
+    """Return the mix with each shape's share rounded to a power of two.
+
+    What is judged under one mix need not be judged again until a share has about doubled or halved; the order of nodes
+    hardly depends on finer differences (docs/benchmarks.md, policy under churn).
+    """
+    total = sum(weight for _, weight in mix.weights)
+    return DemandMix(tuple((shape, 2.0 ** round(log2(weight / total))) for shape, weight in mix.weights))
 
 
 def mix_of(snapshot: ClusterSnapshot, settings: PolicySettings) -> DemandMix:

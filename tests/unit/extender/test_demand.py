@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from extender.demand import ObservedDemand
-from islander.policy.demand import mix_of
+from islander.policy.demand import coarse_mix, mix_of
 from islander.policy.need import PodNeed
 from islander.policy.settings import DEFAULT_MIX, DemandMix, PolicySettings, Shape
 from tests.builders import a_pod, a_snapshot
@@ -59,7 +59,19 @@ def test_pods_that_are_gone_are_no_demand() -> None:
     assert renewed(demand) != DEFAULT_MIX
     for pod in pods:
         demand.on_change("Pod", pod.key, pod, None)
-    assert renewed(demand) == DEFAULT_MIX
+    assert renewed(demand) == coarse_mix(DEFAULT_MIX)
+
+
+def test_arrivals_in_the_usual_shares_leave_the_mix_as_it_is() -> None:
+    demand = ObservedDemand(PolicySettings())
+    shapes = [1, 1, 2, 4] * 100
+    for i, gpus in enumerate(shapes[:240]):
+        demand.on_change("Pod", f"default/p{i}", None, a_pod(f"p{i}", gpus=gpus, tp=gpus if gpus > 1 else None))
+    mix = renewed(demand)
+    for i, gpus in enumerate(shapes[240:300], start=240):
+        demand.on_change("Pod", f"default/p{i}", None, a_pod(f"p{i}", gpus=gpus, tp=gpus if gpus > 1 else None))
+    assert not demand.renew(lambda _needs, _mix: None)
+    assert demand.mix() == mix
 
 
 def test_a_mix_of_the_configuration_is_not_observed() -> None:
