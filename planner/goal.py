@@ -12,7 +12,6 @@ from planner.movability import is_system
 from planner.options import Goal
 
 NAMESPACE = "goal"
-_FINISHED = ("Succeeded", "Failed")
 
 
 def goal_replicas(goal: Goal, snapshot: ClusterSnapshot, settings: PolicySettings) -> tuple[list[Pod], list[str]]:
@@ -69,7 +68,7 @@ def _highest_priority(snapshot: ClusterSnapshot, settings: PolicySettings) -> in
         (
             pod.spec.priority
             for pod in snapshot.pods
-            if pod.phase not in _FINISHED
+            if not pod.finished
             and not is_system(pod)
             and any(pod.spec.requests.count(name) for name in settings.gpu_resources)
         ),

@@ -22,7 +22,6 @@ __all__ = ["Demand", "Method", "MovablePod", "Problem", "is_waiting", "problem_o
 
 # How long a replica takes until it serves when nothing says it: pulling, loading weights, warming up.
 DEFAULT_RELOAD_SECONDS = 300
-FINISHED = ("Succeeded", "Failed")
 OWNER_KINDS = frozenset({"ReplicaSet", "Deployment", "StatefulSet", "LeaderWorkerSet"})
 _MOST_NAMED = 3
 
@@ -154,7 +153,7 @@ def problem_of(snapshot: ClusterSnapshot, settings: PolicySettings, options: Pla
             method=judge.method(pod),
         )
     immovable = {key: code for key, code in codes.items() if code is not None and key in needs}
-    gpu_pods = [pod for pod in snapshot.pods if pod.key in needs and pod.phase not in FINISHED]
+    gpu_pods = [pod for pod in snapshot.pods if pod.key in needs and not pod.finished]
     return Problem(
         demands=demands,
         movable=movable,
@@ -172,7 +171,7 @@ def _codes(
 
     A group of which one pod is held, waits, or is not in the snapshot, is held whole.
     """
-    alive = [pod for pod in snapshot.pods if pod.phase not in FINISHED]
+    alive = [pod for pod in snapshot.pods if not pod.finished]
     members: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in alive:
         if (group := group_of(pod)) is not None:

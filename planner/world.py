@@ -113,15 +113,8 @@ class World:
         return self._around[0]
 
     def _neighbours(self, base: Neighbourhood | None) -> Neighbourhood:
-        return Neighbourhood(
+        return Neighbourhood.among(
             nodes=dict(self.nodes),
             pods=dict(self.pods_on),
             namespace_labels=base.namespace_labels if base is not None else {},
-            repelling=tuple(
-                (self.nodes[name], pod)
-                for name, pods in self.pods_on.items()
-                if name in self.nodes
-                for pod in pods
-                if pod.spec.pod_anti_affinity
-            ),
         )

@@ -35,19 +35,28 @@ class Neighbourhood:
     @classmethod
     def of(cls, snapshot: ClusterSnapshot) -> Neighbourhood:
         """Return the neighbourhood in a snapshot."""
-        nodes = {node.name: node for node in snapshot.nodes}
-        return cls(
-            nodes=nodes,
+        return cls.among(
+            nodes={node.name: node for node in snapshot.nodes},
             pods=snapshot.pods_by_node,
             namespace_labels={namespace.name: dict(namespace.labels) for namespace in snapshot.namespaces},
-            repelling=tuple(
-                (nodes[name], pod)
-                for name, pods in snapshot.pods_by_node.items()
-                if name in nodes
-                for pod in pods
-                if pod.spec.pod_anti_affinity
-            ),
         )
+
+    @classmethod
+    def among(
+        cls,
+        nodes: dict[str, Node],
+        pods: dict[str, tuple[Pod, ...]],
+        namespace_labels: dict[str, dict[str, str]],
+    ) -> Neighbourhood:
+        """Return the neighbourhood of these pods on these nodes."""
+        repelling = tuple(
+            (nodes[name], pod)
+            for name, there in pods.items()
+            if name in nodes
+            for pod in there
+            if pod.spec.pod_anti_affinity
+        )
+        return cls(nodes, pods, namespace_labels, repelling)
 
     def others(self, pod: Pod) -> Iterator[tuple[Node, Pod]]:
         """Yield every bound pod but this one, with its node."""
