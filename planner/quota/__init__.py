@@ -1,0 +1,1 @@
+"""Kueue quotas that can really be placed: capacity, findings, recommendation."""
