@@ -16,7 +16,6 @@ from islander.cluster.snapshot_json import encode_snapshot
 from islander.policy.explain import PodExplanation, explain_pod
 from islander.policy.settings import PolicySettings
 from islander.policy.status import ClusterStatus, cluster_status
-from planner.anonymize import anonymized
 from planner.closest import closest_node
 from planner.console import Terminal
 from planner.errors import PlannerError
@@ -130,7 +129,11 @@ def node_drawings(status: ClusterStatus, terminal: Terminal) -> dict[str, Text]:
 def write_snapshot(source: Source, terminal: Terminal, file: Path | None, *, anonymize: bool = False) -> None:
     """Write the cluster's state to a file or to stdout, with invented names when they must not travel."""
     snapshot = read_source(source, terminal)
-    data = encode_snapshot(anonymized(snapshot) if anonymize else snapshot)
+    if anonymize:
+        from planner.anonymize import anonymized
+
+        snapshot = anonymized(snapshot)
+    data = encode_snapshot(snapshot)
     if file is None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from ortools.sat.python import cp_model
-
 from islander.policy.settings import DemandMix
 from planner.models.classes import Classes, PodType
+from planner.models.light_ortools import cp_model
 from planner.models.patterns import Leaving, OwnPatterns, capacity_of_count, footprints_of, leavings, own_patterns
 from planner.options import PlanOptions
 from planner.problem import Problem

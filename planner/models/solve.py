@@ -10,11 +10,11 @@ from importlib.metadata import version
 from typing import cast
 
 from msgspec import structs
-from ortools.sat.python import cp_model
 
 from islander.policy.settings import DemandMix
 from planner.models.assignment import RULES, Case, MoveVars, Term, terms_of, total, variables_of
 from planner.models.classes import Classes, classes_of, pairs_of, thinned
+from planner.models.light_ortools import cp_model
 from planner.models.naming import Named, named
 from planner.options import PlanOptions, SolveLimits
 from planner.plan import Phase

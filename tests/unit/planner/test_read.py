@@ -10,7 +10,8 @@ from islander.cluster.snapshot_json import encode_snapshot
 from planner.cli import main
 from planner.errors import PlannerError
 from planner.extender_process import ExtenderProcess
-from planner.read import read_cluster, snapshot_of_extender
+from planner.extender_snapshot import snapshot_of_extender
+from planner.read import read_cluster
 from planner.source import Source
 from tests.builders import a_node, a_pod, a_snapshot, node_object, pod_object
 from tests.fake_api import FakeApi
