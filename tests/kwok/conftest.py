@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from tests.kwok.controlplane.api import Api
 from tests.kwok.controlplane.build import ready_binary
 from tests.kwok.controlplane.cluster import ControlPlane
 from tests.kwok.controlplane.extender_process import ExtenderProcess
-from tests.kwok.controlplane.programs import DEFAULT_MINOR, control_plane_programs
+from tests.kwok.controlplane.kueue import remove_queues, running_kueue
+from tests.kwok.controlplane.programs import DEFAULT_MINOR, KUEUE, Program, control_plane_programs
 from tests.kwok.controlplane.recorder import Recorder
 from tests.kwok.controlplane.tidy import remove_everything
 from tests.kwok.fake_kubelet import FakeKubelet
@@ -64,12 +66,16 @@ def _end_of(log: str) -> str:
 def kube_minor(request: pytest.FixtureRequest) -> str:
     """The Kubernetes minor that is tested, its programs built."""
     minor = request.config.getoption("--kube-minor", default=None) or os.environ.get(_VARIABLE) or DEFAULT_MINOR
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    # The first build takes minutes: what it says must reach the person who waits.
-    with capture.global_and_fixture_disabled():
-        for program in control_plane_programs(minor):
-            ready_binary(program)
+    _build(request, *control_plane_programs(minor))
     return str(minor)
+
+
+def _build(request: pytest.FixtureRequest, *programs: Program) -> None:
+    """Build what is missing; that takes minutes, and what it says must reach the person who waits."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        for program in programs:
+            ready_binary(program)
 
 
 @pytest.fixture(scope="session")
@@ -152,7 +158,52 @@ def bench(
     request: pytest.FixtureRequest,
 ) -> Iterator[IslanderBench]:
     """A control plane with the extender at work, and nodes that hand out and report GPUs."""
-    plane, extender, recorder = shared_control_plane, shared_extender, shared_recorder
+    with _working_bench(shared_control_plane, shared_extender, shared_recorder, request) as bench:
+        yield bench
+
+
+@pytest.fixture(scope="module")
+def shared_queue_plane(kube_minor: str, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """A control plane of its own with Kueue, whose webhooks would have a say in every other test; use `queue_bench`."""
+    _build(request, KUEUE)
+    with ControlPlane(kube_minor) as plane, running_kueue(plane):
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def shared_queue_extender(
+    shared_queue_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ExtenderProcess]:
+    """The extender of that control plane; use `queue_bench`."""
+    folder = tmp_path_factory.mktemp("queue-extender")
+    with ExtenderProcess(folder, shared_queue_plane.kubeconfig, EXTENDER_SETTINGS) as extender:
+        yield extender
+
+
+@pytest.fixture(scope="module")
+def shared_queue_recorder(shared_queue_extender: ExtenderProcess) -> Iterator[Recorder]:
+    """The recorder in front of that extender; use `queue_bench`."""
+    with Recorder(shared_queue_extender.url) as recorder:
+        yield recorder
+
+
+@pytest.fixture
+def queue_bench(
+    shared_queue_plane: ControlPlane,
+    shared_queue_extender: ExtenderProcess,
+    shared_queue_recorder: Recorder,
+    request: pytest.FixtureRequest,
+) -> Iterator[IslanderBench]:
+    """The same as `bench`, with Kueue at work and no queue yet."""
+    with _working_bench(shared_queue_plane, shared_queue_extender, shared_queue_recorder, request) as bench:
+        yield bench
+    remove_queues(shared_queue_plane.api)
+
+
+@contextmanager
+def _working_bench(
+    plane: ControlPlane, extender: ExtenderProcess, recorder: Recorder, request: pytest.FixtureRequest
+) -> Iterator[IslanderBench]:
     if not extender.process.alive:
         extender.restart()
     recorder.accept()

@@ -65,11 +65,13 @@ class IslanderBench:
         picked = ",".join(map(str, gpus))
         return gpu_pod(name, len(gpus), namespace=self.namespace, annotations={PICKED: picked}, node_name=node, **pod)
 
-    def replica(self, name: str, gpus: int = 1, *, topology: str = "", **spec: Any) -> Json:
+    def replica(
+        self, name: str, gpus: int = 1, *, topology: str = "", labels: Mapping[str, str] | None = None, **spec: Any
+    ) -> Json:
         """Return a vLLM pod whose tensor parallel size is its number of GPUs."""
         args = [f"--tensor-parallel-size={gpus}"] if gpus > 1 else []
         annotations = {names.TOPOLOGY: topology} if topology else {}
-        return gpu_pod(name, gpus, namespace=self.namespace, annotations=annotations, args=args, **spec)
+        return gpu_pod(name, gpus, namespace=self.namespace, labels=labels, annotations=annotations, args=args, **spec)
 
     def place(self, pod: Json) -> str:
         """Create a pod, wait until it is bound, has its GPUs and the extender knows; return the node."""

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from tests.kwok.controlplane.cache import cache_folder, held_lock, say
-from tests.kwok.controlplane.programs import DEFAULT_MINOR, Program, control_plane_programs, minors
+from tests.kwok.controlplane.programs import DEFAULT_MINOR, KUEUE, Program, control_plane_programs, minors
 from tests.kwok.controlplane.running_command import CommandError, run_and_report
 from tests.kwok.controlplane.toolchain import go_environment, go_program
 
@@ -25,7 +25,8 @@ _BUILD_FLAGS = ("-trimpath", "-mod=readonly")
 def ready_binary(program: Program) -> Path:
     """Return the path of the built program; build it when the cache has none.
 
-    A folder named by KUBEBUILDER_ASSETS is looked at first, the convention by which people point at ready binaries.
+    A folder named by KUBEBUILDER_ASSETS is looked at first, the convention by which people point at ready binaries; not
+    for a program that needs more than its binary.
 
     Raises
     ------
@@ -49,6 +50,8 @@ def _cached_path(program: Program) -> Path:
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
         digest.update((program.folder / name).read_bytes())
+    for folder in program.kept:
+        digest.update(folder.encode())
     return cache_folder() / f"{program.name}-{program.version}-{digest.hexdigest()[:12]}" / program.name
 
 
@@ -72,7 +75,23 @@ def _build(program: Program, binary: Path) -> None:
             f"building {program.name} {program.version}", command, cwd=program.folder, env=go_environment(), log=log
         )
         binary.parent.mkdir(exist_ok=True)
+        _keep(program, go, binary.parent)
         target.replace(binary)
+
+
+def _keep(program: Program, go: Path, folder: Path) -> None:
+    """Copy what the program is installed with out of the module cache, where everything is read-only."""
+    if not program.kept:
+        return
+    command = [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", program.module]
+    answer = subprocess.run(
+        command, cwd=program.folder, env=go_environment(), capture_output=True, text=True, check=True
+    )
+    module = Path(answer.stdout.strip())
+    for source in (file for kept in program.kept for file in (module / kept).rglob("*") if file.is_file()):
+        copy = folder / source.relative_to(module)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(source.read_bytes())
 
 
 def _linker_flags(program: Program) -> str:
@@ -93,7 +112,7 @@ def _linker_flags(program: Program) -> str:
 
 def _binary_of_the_user(program: Program) -> Path | None:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    if not assets:
+    if not assets or program.kept:
         return None
     binary = Path(assets).expanduser() / program.name
     if not os.access(binary, os.X_OK):
@@ -109,7 +128,7 @@ def _binary_of_the_user(program: Program) -> Path | None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build everything that the asked minors need and print where it is."""
+    """Build everything that tests on the asked minors need and print where it is."""
     parser = argparse.ArgumentParser(prog="python -m tests.kwok.controlplane.build", description=__doc__)
     parser.add_argument(
         "--minor", action="append", choices=minors(), help=f"Kubernetes minor, repeatable (default {DEFAULT_MINOR})"
@@ -120,6 +139,7 @@ def main(arguments: list[str] | None = None) -> int:
         for minor in asked:
             for program in control_plane_programs(minor):
                 print(ready_binary(program))
+        print(ready_binary(KUEUE))
     except CommandError as problem:
         say(str(problem))
         return 1

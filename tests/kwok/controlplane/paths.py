@@ -10,9 +10,11 @@ _PLURALS = {
     "DeviceClass": "deviceclasses",
     "RuntimeClass": "runtimeclasses",
     "Topology": "topologies",
+    "WorkloadPriorityClass": "workloadpriorityclasses",
 }
 _CLUSTER_SCOPED = frozenset(
     {
+        "AdmissionCheck",
         "ClusterQueue",
         "ClusterRole",
         "ClusterRoleBinding",
@@ -30,6 +32,7 @@ _CLUSTER_SCOPED = frozenset(
         "StorageClass",
         "Topology",
         "ValidatingWebhookConfiguration",
+        "WorkloadPriorityClass",
     }
 )
 

@@ -13,7 +13,8 @@ class Program:
     """One program and the wrapper module that pins it.
 
     `stamped` programs get the version compiled in: an unstamped kube-apiserver reports a version that is no semantic
-    version, which others (Kueue) refuse to parse.
+    version, which others (Kueue) refuse to parse. `kept` are folders of the module that are copied to the binary: what
+    the program is installed with must still be there when Go's module cache is empty.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Program:
     module: str
     package: str
     stamped: bool = False
+    kept: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:
@@ -47,6 +49,13 @@ def kube_program(name: str, minor: str) -> Program:
 
 ETCD = Program("etcd", MODULES_FOLDER / "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3")
 KWOK = Program("kwok", MODULES_FOLDER / "kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok")
+KUEUE = Program(
+    "kueue",
+    MODULES_FOLDER / "kueue",
+    "sigs.k8s.io/kueue",
+    "sigs.k8s.io/kueue/cmd/kueue",
+    kept=("config/components/crd", "config/components/webhook"),
+)
 KUBE_PROGRAM_NAMES = ("kube-scheduler", "kube-apiserver", "kube-controller-manager")
 
 

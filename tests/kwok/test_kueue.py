@@ -1,0 +1,109 @@
+"""Kueue itself: what it accepts, what it admits, and what becomes of the admitted on real nodes."""
+
+from collections.abc import Sequence
+
+from tests.kwok.controlplane import paths
+from tests.kwok.controlplane.api import Json, condition_of
+from tests.kwok.controlplane.objects import GPU, gpu_node
+from tests.kwok.controlplane.queues import (
+    API,
+    QUEUE_NAME,
+    cluster_queue,
+    group,
+    local_queue,
+    quota,
+    resource_flavor,
+)
+from tests.kwok.controlplane.waiting import wait_until
+from tests.kwok.islander_bench import IslanderBench
+
+# Per GPU; what kube-scheduler itself looks at when it spreads.
+_CPU, _MEMORY_GIB = 8, 64
+_GATE = "kueue.x-k8s.io/admission"
+
+
+def test_replica_above_the_quota_waits_and_those_in_quota_leave_a_whole_node(queue_bench: IslanderBench) -> None:
+    """Two replicas of four share a node, so the one of eight, which quota admits as well, has somewhere to go."""
+    bench = queue_bench
+    bench.set_up([gpu_node("gpu-1"), gpu_node("gpu-2")])
+    set_up_queue(bench, 16)
+
+    for name, gpus in (("four-1", 4), ("four-2", 4), ("eight", 8)):
+        bench.place(queued(bench, name, gpus))
+    bench.api.create(queued(bench, "above", 4))
+
+    assert wait_refused(bench, "above")["reason"] == "Pending"
+    assert _GATE in gates(bench, "above")
+    node_of = bench.node_of()
+    assert node_of["four-1"] == node_of["four-2"] != node_of["eight"]
+    assert "above" not in node_of
+    assert bench.overfilled() == []
+
+    bench.api.delete(paths.pod(bench.namespace, "four-1"), grace_seconds=0)
+    assert bench.wait_placed("above") == node_of["four-1"]
+
+
+def test_stock_scheduler_leaves_an_admitted_replica_pending(queue_bench: IslanderBench) -> None:
+    """Without the extender the two replicas of four spread; quota admits the one of eight, and it is stuck."""
+    bench = queue_bench
+    bench.plane.restart_scheduler()
+    bench.set_up([gpu_node("gpu-1"), gpu_node("gpu-2")])
+    set_up_queue(bench, 16)
+
+    for name in ("four-1", "four-2"):
+        bench.place(queued(bench, name, 4))
+    bench.api.create(queued(bench, "eight", 8))
+
+    bench.wait_event("eight", f"Insufficient {GPU}")
+    assert gates(bench, "eight") == []
+    assert workload_condition(bench, "eight", "Admitted")["status"] == "True"
+    assert len(set(bench.node_of().values())) == 2
+
+
+def set_up_queue(bench: IslanderBench, gpus: int) -> None:
+    """Let the test's namespace use that many GPUs, and as much CPU and memory as goes with them."""
+    amounts = (quota(gpus * _CPU, resource="cpu"), quota(f"{gpus * _MEMORY_GIB}Gi", resource="memory"), quota(gpus))
+    bench.api.create(resource_flavor("h100", {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}))
+    bench.api.create(cluster_queue("serving", group({"h100": amounts})))
+    bench.api.create(local_queue("serving", "serving", namespace=bench.namespace))
+    wait_active(bench, ["serving"])
+
+
+def queued(bench: IslanderBench, name: str, gpus: int) -> Json:
+    """Return a replica that waits for the quota of `set_up_queue`."""
+    requests = {"cpu": str(gpus * _CPU), "memory": f"{gpus * _MEMORY_GIB}Gi"}
+    return bench.replica(name, gpus, labels={QUEUE_NAME: "serving"}, requests=requests)
+
+
+def wait_active(bench: IslanderBench, queues: Sequence[str]) -> None:
+    """Wait until Kueue admits through these ClusterQueues."""
+
+    def inactive() -> dict[str, Json]:
+        found = bench.api.items(paths.collection(API, "ClusterQueue"))
+        active = {queue["metadata"]["name"]: condition_of(queue, "Active") for queue in found}
+        return {name: active[name] for name in queues if active[name].get("status") != "True"}
+
+    wait_until(lambda: not inactive(), what=lambda: f"queues are active; {inactive()}")
+
+
+def wait_refused(bench: IslanderBench, pod: str) -> Json:
+    """Wait until Kueue has said that there is no quota for a pod, and return the condition."""
+
+    def refused() -> Json:
+        condition = workload_condition(bench, pod, "QuotaReserved")
+        return condition if condition.get("status") == "False" else {}
+
+    return wait_until(refused, what=lambda: f"{pod} has no quota: {workload_condition(bench, pod, 'QuotaReserved')}")
+
+
+def workload_condition(bench: IslanderBench, pod: str, kind: str) -> Json:
+    """Return a condition of the Workload that Kueue has made for a pod; empty while there is none."""
+    for workload in bench.api.items(paths.collection(API, "Workload", bench.namespace)):
+        if any(owner["name"] == pod for owner in workload["metadata"].get("ownerReferences", [])):
+            return condition_of(workload, kind)
+    return {}
+
+
+def gates(bench: IslanderBench, pod: str) -> list[str]:
+    spec = bench.api.get(paths.pod(bench.namespace, pod))["spec"]
+    return [gate["name"] for gate in spec.get("schedulingGates", [])]
