@@ -23,6 +23,14 @@ GPU_MEMORY = "nvidia.com/gpu.memory"
 GPU_REPLICAS = "nvidia.com/gpu.replicas"
 GPU_SHARING_STRATEGY = "nvidia.com/gpu.sharing-strategy"
 GPU_CLIQUE = "nvidia.com/gpu.clique"
+# The driver's major version; the second spelling is that of older releases.
+DRIVER_MAJOR = ("nvidia.com/cuda.driver-version.major", "nvidia.com/cuda.driver.major")
+# MIG: the device plugin's strategy; what mig-parted's manager is asked for, and how far it is (NVIDIA/mig-parted,
+# deployments/k8s-mig-manager).
+MIG_STRATEGY = "nvidia.com/mig.strategy"
+MIG_CAPABLE = "nvidia.com/mig.capable"
+MIG_CONFIG = "nvidia.com/mig.config"
+MIG_CONFIG_STATE = "nvidia.com/mig.config.state"
 # AMD's node labeller (ROCm/k8s-device-plugin, cmd/k8s-node-labeller).
 AMD_PRODUCT = "amd.com/gpu.product-name"
 
