@@ -63,6 +63,19 @@ class MoveCode(StrEnum):
     OVER_BUDGET = "OVER_BUDGET"
     TWO_OF_ONE_WORKLOAD = "TWO_OF_ONE_WORKLOAD"
     PLAN_INCONSISTENT = "PLAN_INCONSISTENT"
+    NO_SUCH_PROFILE = "NO_SUCH_PROFILE"
+    NO_GPU_TO_CUT = "NO_GPU_TO_CUT"
+    ISLAND_NEEDED = "ISLAND_NEEDED"
+    NEEDS_DRAIN = "NEEDS_DRAIN"
+    DRAIN_WITHOUT_TARGET = "DRAIN_WITHOUT_TARGET"
+    GPUS_NOT_KNOWN = "GPUS_NOT_KNOWN"
+    NO_MIG_TABLE = "NO_MIG_TABLE"
+    MIG_CHANGING = "MIG_CHANGING"
+    MIG_FAILED = "MIG_FAILED"
+    DRIVER_TOO_OLD = "DRIVER_TOO_OLD"
+    NOT_SELECTED = "NOT_SELECTED"
+    LAYOUT_NOT_LEGAL = "LAYOUT_NOT_LEGAL"
+    FILE_NOT_VALID = "FILE_NOT_VALID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +361,71 @@ PLAN_REASONS: dict[MoveCode, ReasonText] = {
     MoveCode.PLAN_INCONSISTENT: ReasonText(
         "plan contradicts itself",
         "Steps, admissions and sums of the plan do not belong together, as after an edit by hand.",
+        "Plan again instead of editing a plan.",
+    ),
+    MoveCode.NO_SUCH_PROFILE: ReasonText(
+        "no GPU of the cluster can be cut into this profile",
+        "Profile names belong to a product: the same name means another size, or nothing, on another one.",
+        "Ask for a profile that the nodes' product has (docs/mig.md), or name the product.",
+    ),
+    MoveCode.NO_GPU_TO_CUT: ReasonText(
+        "no GPU is left that may be cut for it",
+        "All idle GPUs of a product that has the profile, on nodes that may change, go to demand that comes first.",
+        "Add nodes, free GPUs, or see `notTargets` of the plan for nodes that could be made targets.",
+    ),
+    MoveCode.ISLAND_NEEDED: ReasonText(
+        "only GPUs could be cut that a waiting replica needs whole",
+        "Pending pods that ask for whole GPUs fit today, and would not fit any more.",
+        "Let the pending pods start, or scale them down, and plan again.",
+    ),
+    MoveCode.NEEDS_DRAIN: ReasonText(
+        "only GPUs could be cut that run pods",
+        "mig-parted replaces the whole layout of a GPU, and refuses while something runs on it.",
+        "Use `--allow-drain`: pods that may move are then listed to be drained first.",
+    ),
+    MoveCode.DRAIN_WITHOUT_TARGET: ReasonText(
+        "pod waits until the new layout is there",
+        "No other instance of its profile is free before the change, so the pod is pending while the GPU is cut.",
+        "Accept the outage, or free an instance elsewhere first.",
+    ),
+    MoveCode.GPUS_NOT_KNOWN: ReasonText(
+        "nothing tells which GPUs of the node are idle",
+        "Without a report of the node nobody knows which GPU a pod holds, or how GPUs are cut that are.",
+        "Run the agent on the node (`islander.dev/gpus`), or drain the node.",
+    ),
+    MoveCode.NO_MIG_TABLE: ReasonText(
+        "no recommendation for this GPU product",
+        "The product has no MIG, or is not in the table of placements.",
+        "Cut it by hand; `nvidia-smi mig -lgipp` lists what the driver allows.",
+    ),
+    MoveCode.MIG_CHANGING: ReasonText(
+        "node is being changed by the MIG manager",
+        "`nvidia.com/mig.config.state` is `pending` or `rebooting`.",
+        "Wait until it is `success`, and plan again.",
+    ),
+    MoveCode.MIG_FAILED: ReasonText(
+        "last change of the node's MIG layout failed",
+        "`nvidia.com/mig.config.state` is `failed`: what the GPUs look like now is not certain.",
+        "Look at the MIG manager's log, put the node right, and plan again.",
+    ),
+    MoveCode.DRIVER_TOO_OLD: ReasonText(
+        "driver of the node is too old to cut its GPUs",
+        "The product, or the profile, needs a newer driver than the node's labels tell.",
+        "Update the driver.",
+    ),
+    MoveCode.NOT_SELECTED: ReasonText(
+        "node is not among those that may change",
+        "`--nodes` does not select it.",
+        "Widen the selector.",
+    ),
+    MoveCode.LAYOUT_NOT_LEGAL: ReasonText(
+        "GPU cannot be cut like this",
+        "Instances overlap, start where their profile cannot, or are more than the GPU has room for.",
+        "Plan again instead of editing a plan.",
+    ),
+    MoveCode.FILE_NOT_VALID: ReasonText(
+        "file of the plan would not be accepted, or says something else than the plan",
+        "mig-parted's schema is broken, an index is named twice or not at all, or a label names no configuration.",
         "Plan again instead of editing a plan.",
     ),
 }

@@ -1,0 +1,1 @@
+"""Plans of MIG layouts: which GPUs are cut into which instances, and what must drain first."""
