@@ -27,6 +27,22 @@ from islander.cluster.pod import (
     SpreadConstraint,
     Toleration,
 )
+from islander.cluster.queues import (
+    Autoscaler,
+    ClusterQueue,
+    Cohort,
+    FlavorQuotas,
+    FlavorUsage,
+    LocalQueue,
+    NamespaceQuota,
+    PodSet,
+    QueueConfiguration,
+    QueuedWorkload,
+    QueueTopology,
+    Quota,
+    ResourceFlavor,
+    ResourceGroup,
+)
 from islander.cluster.resources import Resources
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
@@ -95,6 +111,15 @@ class _Renaming:
                 PersistentVolume(self._name(volume.name), self._node_terms(volume.node_terms), volume.local)
                 for volume in snapshot.volumes
             ),
+            cluster_queues=tuple(map(self._cluster_queue, snapshot.cluster_queues)),
+            cohorts=tuple(map(self._cohort, snapshot.cohorts)),
+            local_queues=tuple(map(self._local_queue, snapshot.local_queues)),
+            resource_flavors=tuple(map(self._flavor, snapshot.resource_flavors)),
+            queue_topologies=tuple(map(self._queue_topology, snapshot.queue_topologies)),
+            queued_workloads=tuple(map(self._queued_workload, snapshot.queued_workloads)),
+            autoscalers=tuple(map(self._autoscaler, snapshot.autoscalers)),
+            namespace_quotas=tuple(map(self._namespace_quota, snapshot.namespace_quotas)),
+            queue_configuration=self._configuration(snapshot.queue_configuration),
             kinds=tuple(kind for kind in snapshot.kinds if kind in vocabulary.KINDS),
             demand_mix=snapshot.demand_mix,
             taken_at=self._time(snapshot.taken_at),
@@ -167,10 +192,7 @@ class _Renaming:
             uid=self._whole(node.uid),
             labels=self._labels(node.labels),
             annotations=self._annotations(node.annotations),
-            taints=tuple(
-                Taint(self._key(t.key), self._value(t.value), self._one_of(t.effect, vocabulary.EFFECTS))
-                for t in node.taints
-            ),
+            taints=tuple(map(self._taint, node.taints)),
             unschedulable=node.unschedulable,
             ready=node.ready,
             not_ready_reason=self._one_of(node.not_ready_reason, vocabulary.NOT_READY_REASONS),
@@ -181,6 +203,9 @@ class _Renaming:
             warnings=(_LEFT_OUT,) * len(node.warnings),
             created=self._time(node.created),
         )
+
+    def _taint(self, taint: Taint) -> Taint:
+        return Taint(self._key(taint.key), self._value(taint.value), self._one_of(taint.effect, vocabulary.EFFECTS))
 
     def _value(self, text: str) -> str:
         """Return the value of a taint or of its toleration."""
@@ -371,4 +396,168 @@ class _Renaming:
             name=self._name(claim.name),
             volume=self._name(claim.volume),
             access_modes=tuple(self._one_of(mode, vocabulary.ACCESS_MODES) for mode in claim.access_modes),
+        )
+
+    def _covered(self, resource: str) -> str:
+        """Return a resource that a quota counts; those without a vendor are Kubernetes' own."""
+        return resource if resource in vocabulary.PLAIN_RESOURCES else self._resource(resource)
+
+    def _flavor_quotas(self, flavor: FlavorQuotas) -> FlavorQuotas:
+        return FlavorQuotas(
+            self._name(flavor.flavor),
+            tuple(
+                Quota(self._covered(q.resource), q.nominal, q.borrowing_limit, q.lending_limit)
+                for q in flavor.resources
+            ),
+        )
+
+    def _groups(self, groups: Iterable[ResourceGroup]) -> tuple[ResourceGroup, ...]:
+        return tuple(
+            ResourceGroup(
+                tuple(map(self._covered, group.covered_resources)), tuple(map(self._flavor_quotas, group.flavors))
+            )
+            for group in groups
+        )
+
+    def _usage(self, usage: Iterable[FlavorUsage]) -> tuple[FlavorUsage, ...]:
+        return tuple(FlavorUsage(self._name(u.flavor), self._covered(u.resource), u.total, u.borrowed) for u in usage)
+
+    def _weight(self, text: str) -> str:
+        return self._like(text, vocabulary.QUANTITY)
+
+    def _word_of_kueue(self, text: str) -> str:
+        return self._one_of(text, vocabulary.KUEUE_WORDS)
+
+    def _cluster_queue(self, queue: ClusterQueue) -> ClusterQueue:
+        return structs.replace(
+            queue,
+            name=self._name(queue.name),
+            api_version=self._api_version(queue.api_version),
+            cohort=self._name(queue.cohort),
+            resource_groups=self._groups(queue.resource_groups),
+            namespace_selector=self._selector(queue.namespace_selector),
+            queueing_strategy=self._word_of_kueue(queue.queueing_strategy),
+            preemption=structs.replace(
+                queue.preemption,
+                **{name: self._word_of_kueue(text) for name, text in structs.asdict(queue.preemption).items()},
+            ),
+            fungibility=structs.replace(
+                queue.fungibility,
+                **{name: self._word_of_kueue(text) for name, text in structs.asdict(queue.fungibility).items()},
+            ),
+            fair_weight=self._weight(queue.fair_weight),
+            stop_policy=self._word_of_kueue(queue.stop_policy),
+            admission_checks=tuple(
+                (self._name(check), tuple(map(self._name, flavors))) for check, flavors in queue.admission_checks
+            ),
+            reservation=self._usage(queue.reservation),
+            usage=self._usage(queue.usage),
+            inactive_reason=self._word_of_kueue(queue.inactive_reason),
+            inactive_message=_LEFT_OUT if queue.inactive_message else "",
+            effective=tuple(map(self._flavor_quotas, queue.effective)),
+            manifest="",
+        )
+
+    def _cohort(self, cohort: Cohort) -> Cohort:
+        return structs.replace(
+            cohort,
+            name=self._name(cohort.name),
+            api_version=self._api_version(cohort.api_version),
+            parent=self._name(cohort.parent),
+            resource_groups=self._groups(cohort.resource_groups),
+            fair_weight=self._weight(cohort.fair_weight),
+            effective=tuple(map(self._flavor_quotas, cohort.effective)),
+            manifest="",
+        )
+
+    def _local_queue(self, queue: LocalQueue) -> LocalQueue:
+        return structs.replace(
+            queue,
+            namespace=self._name(queue.namespace),
+            name=self._name(queue.name),
+            api_version=self._api_version(queue.api_version),
+            cluster_queue=self._name(queue.cluster_queue),
+            stop_policy=self._word_of_kueue(queue.stop_policy),
+            fair_weight=self._weight(queue.fair_weight),
+            manifest="",
+        )
+
+    def _flavor(self, flavor: ResourceFlavor) -> ResourceFlavor:
+        return structs.replace(
+            flavor,
+            name=self._name(flavor.name),
+            api_version=self._api_version(flavor.api_version),
+            node_labels=self._labels(flavor.node_labels),
+            node_taints=tuple(map(self._taint, flavor.node_taints)),
+            tolerations=tuple(map(self._toleration, flavor.tolerations)),
+            topology=self._name(flavor.topology),
+            manifest="",
+        )
+
+    def _queue_topology(self, topology: QueueTopology) -> QueueTopology:
+        return structs.replace(
+            topology,
+            name=self._name(topology.name),
+            api_version=self._api_version(topology.api_version),
+            levels=tuple(map(self._key, topology.levels)),
+            manifest="",
+        )
+
+    def _pod_set(self, pods: PodSet) -> PodSet:
+        way, blank, label = pods.topology_request.partition(" ")
+        return structs.replace(
+            pods,
+            name=self._name(pods.name),
+            requests=tuple(sorted((self._covered(resource), amount) for resource, amount in pods.requests)),
+            flavors=tuple(sorted((self._covered(resource), self._name(flavor)) for resource, flavor in pods.flavors)),
+            topology_request=f"{self._word_of_kueue(way)}{blank}{self._key(label)}",
+        )
+
+    def _queued_workload(self, workload: QueuedWorkload) -> QueuedWorkload:
+        return structs.replace(
+            workload,
+            namespace=self._name(workload.namespace),
+            name=self._name(workload.name),
+            api_version=self._api_version(workload.api_version),
+            queue=self._name(workload.queue),
+            pod_sets=tuple(map(self._pod_set, workload.pod_sets)),
+            owners=tuple(
+                (self._one_of(kind, vocabulary.OWNER_KINDS), self._name(name)) for kind, name in workload.owners
+            ),
+            admitted_by=self._name(workload.admitted_by),
+            pending_reason=self._word_of_kueue(workload.pending_reason),
+            created=self._time(workload.created),
+            admitted_at=self._time(workload.admitted_at),
+            ready_at=self._time(workload.ready_at),
+        )
+
+    def _autoscaler(self, autoscaler: Autoscaler) -> Autoscaler:
+        return structs.replace(
+            autoscaler,
+            kind=self._one_of(autoscaler.kind, vocabulary.OWNER_KINDS),
+            namespace=self._name(autoscaler.namespace),
+            name=self._name(autoscaler.name),
+            target_kind=self._one_of(autoscaler.target_kind, vocabulary.OWNER_KINDS),
+            target_name=self._name(autoscaler.target_name),
+        )
+
+    def _namespace_quota(self, quota: NamespaceQuota) -> NamespaceQuota:
+        return structs.replace(
+            quota,
+            namespace=self._name(quota.namespace),
+            name=self._name(quota.name),
+            hard=tuple(sorted((self._quota_key(key), amount) for key, amount in quota.hard)),
+        )
+
+    def _quota_key(self, key: str) -> str:
+        prefix = next((p for p in ("requests.", "limits.") if key.startswith(p)), "")
+        return f"{prefix}{self._covered(key.removeprefix(prefix))}"
+
+    def _configuration(self, configuration: QueueConfiguration | None) -> QueueConfiguration | None:
+        if configuration is None:
+            return None
+        return structs.replace(
+            configuration,
+            frameworks=tuple(sorted(self._one_of(f, vocabulary.KUEUE_FRAMEWORKS) for f in configuration.frameworks)),
+            excluded_prefixes=tuple(map(self._covered, configuration.excluded_prefixes)),
         )

@@ -11,11 +11,22 @@ from islander.cluster.devices import ResourceSlice
 from islander.cluster.names import DOMAIN
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
+from islander.cluster.queues import (
+    Autoscaler,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    NamespaceQuota,
+    QueueConfiguration,
+    QueuedWorkload,
+    QueueTopology,
+    ResourceFlavor,
+)
 from islander.cluster.snapshot import ClusterSnapshot, ShapeWeight
 from islander.cluster.snapshot_json import MalformedSnapshot, decode_snapshot
 from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
-from islander.kube.parse import GROUPS, ClusterObject, MalformedObject, kind_of, parse_object
+from islander.kube.parse import GROUPS, ClusterObject, MalformedObject, UnusedObject, kind_of, parse_object
 from planner.documents import Document, MalformedInput, read_documents
 
 Key = TypeVar("Key", str, tuple[str, str], tuple[str, str, str])
@@ -39,6 +50,15 @@ class _Gathered:
     resource_slices: dict[str, ResourceSlice] = field(default_factory=dict)
     claims: dict[tuple[str, str], PersistentVolumeClaim] = field(default_factory=dict)
     volumes: dict[str, PersistentVolume] = field(default_factory=dict)
+    cluster_queues: dict[str, ClusterQueue] = field(default_factory=dict)
+    cohorts: dict[str, Cohort] = field(default_factory=dict)
+    local_queues: dict[tuple[str, str], LocalQueue] = field(default_factory=dict)
+    resource_flavors: dict[str, ResourceFlavor] = field(default_factory=dict)
+    queue_topologies: dict[str, QueueTopology] = field(default_factory=dict)
+    queued_workloads: dict[tuple[str, str], QueuedWorkload] = field(default_factory=dict)
+    autoscalers: dict[tuple[str, str, str], Autoscaler] = field(default_factory=dict)
+    namespace_quotas: dict[tuple[str, str], NamespaceQuota] = field(default_factory=dict)
+    queue_configuration: QueueConfiguration | None = None
     kinds: set[str] = field(default_factory=set)
     demand_mix: tuple[ShapeWeight, ...] = ()
     taken_at: str = ""
@@ -66,6 +86,24 @@ class _Gathered:
                 self.claims[value.namespace, value.name] = value
             case PersistentVolume():
                 self.volumes[value.name] = value
+            case ClusterQueue():
+                self.cluster_queues[value.name] = value
+            case Cohort():
+                self.cohorts[value.name] = value
+            case LocalQueue():
+                self.local_queues[value.namespace, value.name] = value
+            case ResourceFlavor():
+                self.resource_flavors[value.name] = value
+            case QueueTopology():
+                self.queue_topologies[value.name] = value
+            case QueuedWorkload():
+                self.queued_workloads[value.namespace, value.name] = value
+            case Autoscaler():
+                self.autoscalers[value.kind, value.namespace, value.name] = value
+            case NamespaceQuota():
+                self.namespace_quotas[value.namespace, value.name] = value
+            case QueueConfiguration():
+                self.queue_configuration = value
 
     def add_snapshot(self, snapshot: ClusterSnapshot) -> None:
         parts: tuple[Iterable[ClusterObject], ...] = (
@@ -78,6 +116,15 @@ class _Gathered:
             snapshot.resource_slices,
             snapshot.claims,
             snapshot.volumes,
+            snapshot.cluster_queues,
+            snapshot.cohorts,
+            snapshot.local_queues,
+            snapshot.resource_flavors,
+            snapshot.queue_topologies,
+            snapshot.queued_workloads,
+            snapshot.autoscalers,
+            snapshot.namespace_quotas,
+            () if snapshot.queue_configuration is None else (snapshot.queue_configuration,),
         )
         for part in parts:
             for value in part:
@@ -98,6 +145,15 @@ class _Gathered:
             resource_slices=_sorted(self.resource_slices),
             claims=_sorted(self.claims),
             volumes=_sorted(self.volumes),
+            cluster_queues=_sorted(self.cluster_queues),
+            cohorts=_sorted(self.cohorts),
+            local_queues=_sorted(self.local_queues),
+            resource_flavors=_sorted(self.resource_flavors),
+            queue_topologies=_sorted(self.queue_topologies),
+            queued_workloads=_sorted(self.queued_workloads),
+            autoscalers=_sorted(self.autoscalers),
+            namespace_quotas=_sorted(self.namespace_quotas),
+            queue_configuration=self.queue_configuration,
             kinds=tuple(sorted(self.kinds)),
             demand_mix=self.demand_mix,
             taken_at=self.taken_at,
@@ -148,6 +204,8 @@ def _add(gathered: _Gathered, document: Document, called: str) -> None:
             gathered.add(parse_object(document.raw, kind))
     except MalformedSnapshot as error:
         raise MalformedInput(f"{called}: {error}") from None
+    except UnusedObject as error:
+        gathered.not_used[error.kind] += 1
     except MalformedObject as error:
         gathered.broken[error.kind] += 1
         if gathered.broken[error.kind] <= _MOST_WARNINGS_OF_A_KIND:

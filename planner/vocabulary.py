@@ -22,12 +22,63 @@ PREEMPTION_POLICIES = frozenset({"", "Never", "PreemptLowerPriority"})
 EVICTION_POLICIES = frozenset({"", "AlwaysAllow", "IfHealthyBudget"})
 ACCESS_MODES = frozenset({"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"})
 NOT_READY_REASONS = frozenset({"", "KubeletNotReady", "NodeStatusUnknown", "NodeStatusNeverUpdated"})
+# Kueue (sigs.k8s.io/kueue v0.17.0, apis/kueue/v1beta2): policies, strategies, and reasons of its conditions.
+KUEUE_WORDS = frozenset(
+    {
+        "",
+        "Never",
+        "LowerPriority",
+        "LowerOrNewerEqualPriority",
+        "Any",
+        "StrictFIFO",
+        "BestEffortFIFO",
+        "None",
+        "Hold",
+        "HoldAndDrain",
+        "MayStopSearch",
+        "TryNextFlavor",
+        "BorrowingOverPreemption",
+        "PreemptionOverBorrowing",
+        "required",
+        "preferred",
+        "unconstrained",
+        "slices",
+        "Terminating",
+        "Stopped",
+        "FlavorNotFound",
+        "AdmissionCheckNotFound",
+        "AdmissionCheckInactive",
+        "TopologyNotFound",
+        "Unknown",
+        "Pending",
+        "WaitingForQuota",
+        "ExceedsMaxQuota",
+        "NoMatchingFlavor",
+        "TopologyPlacementFailed",
+        "WaitingForPreemptedWorkloads",
+        "Inadmissible",
+        "Preempted",
+        "Evicted",
+    }
+)
+KUEUE_FRAMEWORKS = frozenset(
+    {
+        "pod",
+        "deployment",
+        "statefulset",
+        "batch/job",
+        "jobset.x-k8s.io/jobset",
+        "leaderworkerset.x-k8s.io/leaderworkerset",
+    }
+)
+PLAIN_RESOURCES = frozenset({"", "cpu", "memory", "ephemeral-storage", "storage", "pods"})
 KINDS = frozenset(GROUPS)
 API_GROUPS = frozenset(GROUPS.values())
 OWNER_KINDS = KINDS | {"CronJob"}
 
 TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,18}(?:Z|[+-][0-9:]{5})|", re.ASCII)
 NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+QUANTITY = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,9})?(?:[numkMGTPE]|[KMGTPE]i)?|", re.ASCII)
 AMOUNT_OR_SHARE = re.compile(r"[0-9]{1,10}%?|", re.ASCII)
 MIG_PROFILE = re.compile(r"[0-9]{1,2}g\.[0-9]{1,3}gb(?:\+(?:me|gfx)(?:\.all)?)?", re.ASCII)
 VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?", re.ASCII)

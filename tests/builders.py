@@ -12,6 +12,20 @@ from islander.cluster import names
 from islander.cluster.devices import ResourceSlice
 from islander.cluster.node import GpuReport, Node, ReportedGpu, Taint
 from islander.cluster.pod import Container, ContainerKind, NodeTerm, Owner, Pod, PodSpec, Requirement, Toleration
+from islander.cluster.queues import (
+    Autoscaler,
+    ClusterQueue,
+    Cohort,
+    FlavorQuotas,
+    LocalQueue,
+    NamespaceQuota,
+    QueueConfiguration,
+    QueuedWorkload,
+    QueueTopology,
+    Quota,
+    ResourceFlavor,
+    ResourceGroup,
+)
 from islander.cluster.resources import Resources
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
@@ -31,6 +45,15 @@ ClusterObject = (
     | ResourceSlice
     | PersistentVolumeClaim
     | PersistentVolume
+    | ClusterQueue
+    | Cohort
+    | LocalQueue
+    | ResourceFlavor
+    | QueueTopology
+    | QueuedWorkload
+    | Autoscaler
+    | NamespaceQuota
+    | QueueConfiguration
 )
 T = TypeVar("T")
 
@@ -289,6 +312,39 @@ def a_volume(name: str = "pv1", *, local: bool = False, **labels: str) -> Persis
     return PersistentVolume(name, (term,) if labels else None, local)
 
 
+def quotas(flavor: str, gpus: int, *, borrow: int | None = None, lend: int | None = None) -> FlavorQuotas:
+    """Quotas of a flavor for whole GPUs."""
+    return FlavorQuotas(flavor, (Quota(names.NVIDIA_GPU, gpus, borrow, lend),))
+
+
+def a_cluster_queue(
+    name: str = "team",
+    *flavors: FlavorQuotas,
+    cohort: str = "",
+    namespaces: Sequence[str] | None = (),
+    **fields: Any,
+) -> ClusterQueue:
+    """A ClusterQueue over GPUs; `namespaces` may use it (nobody for None, everybody when empty)."""
+    selector = None
+    if namespaces is not None:
+        selector = (Requirement("kubernetes.io/metadata.name", "In", tuple(namespaces)),) if namespaces else ()
+    covered = tuple(quota.resource for quota in flavors[0].resources) if flavors else ()
+    groups = (ResourceGroup(covered, flavors),) if flavors else ()
+    return ClusterQueue(
+        name,
+        api_version="kueue.x-k8s.io/v1beta2",
+        cohort=cohort,
+        resource_groups=groups,
+        namespace_selector=selector,
+        **fields,
+    )
+
+
+def a_flavor(name: str = "h100", *, labels: Labels | None = None, **fields: Any) -> ResourceFlavor:
+    """A ResourceFlavor over the nodes with these labels."""
+    return ResourceFlavor(name, "kueue.x-k8s.io/v1beta2", sorted_pairs(labels or {}), **fields)
+
+
 def owned_by(workload: Workload) -> Owner:
     """The owner reference of a pod (or workload) that `workload` controls."""
     api_versions = {"Job": "batch/v1", "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1"}
@@ -307,8 +363,16 @@ def a_snapshot(
         return [o for o in objects if isinstance(o, kind)]
 
     workloads = of(Workload)
-    seen = {"Node", "Pod"} | {type(o).__name__ for o in objects if not isinstance(o, Workload | DisruptionBudget)}
-    seen |= {w.kind for w in workloads} | ({"PodDisruptionBudget"} if of(DisruptionBudget) else set())
+    called = {
+        DisruptionBudget: "PodDisruptionBudget",
+        QueueTopology: "Topology",
+        QueuedWorkload: "Workload",
+        NamespaceQuota: "ResourceQuota",
+        QueueConfiguration: "Configuration",
+    }
+    seen = {"Node", "Pod"} | {
+        o.kind if isinstance(o, Workload | Autoscaler) else called.get(type(o), type(o).__name__) for o in objects
+    }
     return ClusterSnapshot(
         nodes=tuple(sorted(of(Node), key=lambda n: n.name)),
         pods=tuple(sorted(of(Pod), key=lambda p: (p.namespace, p.name))),
@@ -319,6 +383,15 @@ def a_snapshot(
         resource_slices=tuple(sorted(of(ResourceSlice), key=lambda s: s.name)),
         claims=tuple(sorted(of(PersistentVolumeClaim), key=lambda c: (c.namespace, c.name))),
         volumes=tuple(sorted(of(PersistentVolume), key=lambda v: v.name)),
+        cluster_queues=tuple(sorted(of(ClusterQueue), key=lambda q: q.name)),
+        cohorts=tuple(sorted(of(Cohort), key=lambda c: c.name)),
+        local_queues=tuple(sorted(of(LocalQueue), key=lambda q: (q.namespace, q.name))),
+        resource_flavors=tuple(sorted(of(ResourceFlavor), key=lambda f: f.name)),
+        queue_topologies=tuple(sorted(of(QueueTopology), key=lambda t: t.name)),
+        queued_workloads=tuple(sorted(of(QueuedWorkload), key=lambda w: (w.namespace, w.name))),
+        autoscalers=tuple(sorted(of(Autoscaler), key=lambda a: (a.kind, a.namespace, a.name))),
+        namespace_quotas=tuple(sorted(of(NamespaceQuota), key=lambda q: (q.namespace, q.name))),
+        queue_configuration=next(iter(of(QueueConfiguration)), None),
         kinds=tuple(sorted(seen if kinds is None else kinds)),
         taken_at=taken_at,
         warnings=tuple(warnings),

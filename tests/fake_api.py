@@ -35,6 +35,16 @@ PATHS = {
     "ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices",
     "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
     "PersistentVolume": "/api/v1/persistentvolumes",
+    "ClusterQueue": "/apis/kueue.x-k8s.io/v1beta2/clusterqueues",
+    "Cohort": "/apis/kueue.x-k8s.io/v1beta2/cohorts",
+    "Topology": "/apis/kueue.x-k8s.io/v1beta2/topologies",
+    "LocalQueue": "/apis/kueue.x-k8s.io/v1beta2/localqueues",
+    "ResourceFlavor": "/apis/kueue.x-k8s.io/v1beta2/resourceflavors",
+    "Workload": "/apis/kueue.x-k8s.io/v1beta2/workloads",
+    "ConfigMap": "/api/v1/configmaps",
+    "HorizontalPodAutoscaler": "/apis/autoscaling/v2/horizontalpodautoscalers",
+    "ScaledObject": "/apis/keda.sh/v1alpha1/scaledobjects",
+    "ResourceQuota": "/api/v1/resourcequotas",
 }
 KINDS = {path: kind for kind, path in PATHS.items()}
 

@@ -117,13 +117,17 @@ class ClusterQueue(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Cohort(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A Cohort: queues and cohorts that lend to each other, and what they share beside their own."""
+    """A Cohort: queues and cohorts that lend to each other, and what they share beside their own.
+
+    `effective` counts instead of `resource_groups` when another controller sets quotas, as in a ClusterQueue.
+    """
 
     name: str
     api_version: str = ""
     parent: str = ""
     resource_groups: tuple[ResourceGroup, ...] = ()
     fair_weight: str = ""
+    effective: tuple[FlavorQuotas, ...] = ()
     manifest: str = ""
 
 
@@ -178,6 +182,8 @@ class PodSet(Struct, frozen=True, rename="camel", omit_defaults=True):
         (resource, amount) of one pod, as `Quota` counts.
     flavors
         (resource, flavor) assigned at admission; empty while it waits.
+    topology_request
+        `required LABEL`, `preferred LABEL`, `unconstrained` or `slices LABEL`; empty without topology.
     """
 
     name: str
@@ -256,6 +262,8 @@ class QueueConfiguration(Struct, frozen=True, rename="camel", omit_defaults=True
         Integrations that are switched on, such as `pod`, `deployment`.
     excluded_prefixes
         `resources.excludeResourcePrefixes`: resources that quota does not count.
+    fair_sharing
+        Whether borrowed amounts are shared by weight, which replaces the usual rules of preemption in cohorts.
     """
 
     wait_for_pods_ready_seconds: int | None = None

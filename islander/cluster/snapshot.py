@@ -11,6 +11,17 @@ from islander.cluster.devices import ResourceSlice
 from islander.cluster.node import Node
 from islander.cluster.owners import Owners
 from islander.cluster.pod import Pod
+from islander.cluster.queues import (
+    Autoscaler,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    NamespaceQuota,
+    QueueConfiguration,
+    QueuedWorkload,
+    QueueTopology,
+    ResourceFlavor,
+)
 from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
 
@@ -30,6 +41,8 @@ class ClusterSnapshot(Struct, frozen=True, dict=True, rename="camel", omit_defau
     ----------
     taken_at
         RFC 3339 time, given by whoever took it.
+    queue_configuration
+        What Kueue itself is configured to do; None when nobody looked, or it is not there.
     kinds
         Kinds that were looked at, so that "there is no budget" can be told from "nobody asked for budgets".
     demand_mix
@@ -47,6 +60,15 @@ class ClusterSnapshot(Struct, frozen=True, dict=True, rename="camel", omit_defau
     resource_slices: tuple[ResourceSlice, ...] = ()
     claims: tuple[PersistentVolumeClaim, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()
+    cluster_queues: tuple[ClusterQueue, ...] = ()
+    cohorts: tuple[Cohort, ...] = ()
+    local_queues: tuple[LocalQueue, ...] = ()
+    resource_flavors: tuple[ResourceFlavor, ...] = ()
+    queue_topologies: tuple[QueueTopology, ...] = ()
+    queued_workloads: tuple[QueuedWorkload, ...] = ()
+    autoscalers: tuple[Autoscaler, ...] = ()
+    namespace_quotas: tuple[NamespaceQuota, ...] = ()
+    queue_configuration: QueueConfiguration | None = None
     kinds: tuple[str, ...] = ()
     demand_mix: tuple[ShapeWeight, ...] = ()
     taken_at: str = ""

@@ -18,6 +18,17 @@ from islander.cluster.interning import one_object
 from islander.cluster.names import API_VERSION, DOMAIN
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod, PodSpec
+from islander.cluster.queues import (
+    Autoscaler,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    NamespaceQuota,
+    QueueConfiguration,
+    QueuedWorkload,
+    QueueTopology,
+    ResourceFlavor,
+)
 from islander.cluster.snapshot import ClusterSnapshot, ShapeWeight
 from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
@@ -68,6 +79,15 @@ class SnapshotDocument(Struct, rename="camel", omit_defaults=True):
     resource_slices: tuple[ResourceSlice, ...] = ()
     claims: tuple[PersistentVolumeClaim, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()
+    cluster_queues: tuple[ClusterQueue, ...] = ()
+    cohorts: tuple[Cohort, ...] = ()
+    local_queues: tuple[LocalQueue, ...] = ()
+    resource_flavors: tuple[ResourceFlavor, ...] = ()
+    queue_topologies: tuple[QueueTopology, ...] = ()
+    queued_workloads: tuple[QueuedWorkload, ...] = ()
+    autoscalers: tuple[Autoscaler, ...] = ()
+    namespace_quotas: tuple[NamespaceQuota, ...] = ()
+    queue_configuration: QueueConfiguration | None = None
     demand_mix: tuple[ShapeWeight, ...] = ()
 
 
@@ -81,6 +101,15 @@ _SHARED = (
     "resource_slices",
     "claims",
     "volumes",
+    "cluster_queues",
+    "cohorts",
+    "local_queues",
+    "resource_flavors",
+    "queue_topologies",
+    "queued_workloads",
+    "autoscalers",
+    "namespace_quotas",
+    "queue_configuration",
     "demand_mix",
     "kinds",
     "warnings",

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from islander.cluster.devices import ResourceSlice
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
+from islander.cluster.queues import (
+    Autoscaler,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    NamespaceQuota,
+    QueueConfiguration,
+    QueuedWorkload,
+    QueueTopology,
+    ResourceFlavor,
+)
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
-from islander.kube.errors import ApiError
+from islander.kube.errors import ApiError, ApiNotFound
 from islander.kube.kinds import LISTED_KINDS, WatchedKind
 from islander.kube.parse import ClusterObject
-from islander.kube.reading import read_list
+from islander.kube.reading import Listing, read_list
 from islander.kube.state import KindState, apply_list, problems
 from islander.kube.transport import Transport
 from islander.kube.watch import is_denied
@@ -39,7 +51,7 @@ def read_cluster(
     for kind in kinds:
         state = KindState()
         try:
-            listing = read_list(transport, kind, state)
+            listing = _listing(transport, kind, state)
         except ApiError as error:
             if kind.required or not is_denied(error):
                 raise
@@ -49,6 +61,17 @@ def read_cluster(
             objects[kind.kind] = sorted_objects(state.objects.values())
             warnings += problems(state.unparsable, kind.kind)
     return snapshot_of(objects, kinds=objects, warnings=warnings, taken_at=taken_at)
+
+
+def _listing(transport: Transport, kind: WatchedKind, state: KindState) -> Listing | None:
+    """List a kind in the newest version that is served; errors as in `read_list`."""
+    *newer, oldest = kind.path, *kind.older_paths
+    for path in newer:
+        try:
+            return read_list(transport, replace(kind, path=path), state)
+        except ApiNotFound:
+            continue
+    return read_list(transport, replace(kind, path=oldest), state)
 
 
 def snapshot_of(
@@ -66,6 +89,15 @@ def snapshot_of(
         resource_slices=_only(ResourceSlice, objects.get("ResourceSlice", ())),
         claims=_only(PersistentVolumeClaim, objects.get("PersistentVolumeClaim", ())),
         volumes=_only(PersistentVolume, objects.get("PersistentVolume", ())),
+        cluster_queues=_only(ClusterQueue, objects.get("ClusterQueue", ())),
+        cohorts=_only(Cohort, objects.get("Cohort", ())),
+        local_queues=_only(LocalQueue, objects.get("LocalQueue", ())),
+        resource_flavors=_only(ResourceFlavor, objects.get("ResourceFlavor", ())),
+        queue_topologies=_only(QueueTopology, objects.get("Topology", ())),
+        queued_workloads=_only(QueuedWorkload, objects.get("Workload", ())),
+        autoscalers=tuple(a for kind in sorted(objects) for a in _only(Autoscaler, objects[kind])),
+        namespace_quotas=_only(NamespaceQuota, objects.get("ResourceQuota", ())),
+        queue_configuration=next(iter(_only(QueueConfiguration, objects.get("ConfigMap", ()))), None),
         kinds=tuple(sorted(kinds)),
         taken_at=taken_at,
         warnings=tuple(warnings),
@@ -78,9 +110,7 @@ def sorted_objects(objects: Iterable[ClusterObject]) -> tuple[ClusterObject, ...
 
 
 def _order(obj: ClusterObject) -> tuple[str, str]:
-    if isinstance(obj, Node | PriorityClass | Namespace | ResourceSlice | PersistentVolume):
-        return "", obj.name
-    return obj.namespace, obj.name
+    return getattr(obj, "namespace", ""), getattr(obj, "name", "")
 
 
 def _only(kind: type[T], objects: Sequence[ClusterObject]) -> tuple[T, ...]:

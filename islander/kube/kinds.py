@@ -51,12 +51,18 @@ class WatchedKind:
         nobody looked at it.
     salvage
         What to believe of an object that cannot be parsed, given its earlier version.
+    older_paths
+        Where older releases serve it, asked one after the other when `path` is not served.
+    field_selector
+        Which objects to ask for; empty for all.
     """
 
     kind: str
     path: str
     required: bool = False
     salvage: Salvage = keep
+    older_paths: tuple[str, ...] = ()
+    field_selector: str = ""
 
 
 NODES = WatchedKind("Node", "/api/v1/nodes", required=True, salvage=forget)
@@ -77,12 +83,35 @@ WATCHED_KINDS = (
     WatchedKind("ResourceSlice", "/apis/resource.k8s.io/v1/resourceslices"),
 )
 
-# Who looks once, to plan moves, also asks where volumes can be reached; decisions about one pod at a time leave that to
-# kube-scheduler, and nothing watches these kinds.
+
+def _of_kueue(kind: str, plural: str, older: tuple[str, ...] = ("v1beta1",)) -> WatchedKind:
+    """Return a kind of Kueue: v1beta1 is gone since 0.20, v1beta2 is served since 0.15."""
+    group = "/apis/kueue.x-k8s.io"
+    older_paths = tuple(f"{group}/{version}/{plural}" for version in older)
+    return WatchedKind(kind, f"{group}/v1beta2/{plural}", older_paths=older_paths)
+
+
+# Who looks once, to plan moves or quotas, also asks where volumes can be reached, who queues for what, and what scales;
+# decisions about one pod at a time leave that to kube-scheduler and Kueue, and nothing watches these kinds.
 LISTED_KINDS = (
     *WATCHED_KINDS,
     WatchedKind("PersistentVolumeClaim", "/api/v1/persistentvolumeclaims"),
     WatchedKind("PersistentVolume", "/api/v1/persistentvolumes"),
+    _of_kueue("ClusterQueue", "clusterqueues"),
+    # These two were v1alpha1 before 0.14.
+    _of_kueue("Cohort", "cohorts", ("v1beta1", "v1alpha1")),
+    _of_kueue("Topology", "topologies", ("v1beta1", "v1alpha1")),
+    _of_kueue("LocalQueue", "localqueues"),
+    _of_kueue("ResourceFlavor", "resourceflavors"),
+    _of_kueue("Workload", "workloads"),
+    WatchedKind("ConfigMap", "/api/v1/configmaps", field_selector="metadata.name=kueue-manager-config"),
+    WatchedKind(
+        "HorizontalPodAutoscaler",
+        "/apis/autoscaling/v2/horizontalpodautoscalers",
+        older_paths=("/apis/autoscaling/v1/horizontalpodautoscalers",),
+    ),
+    WatchedKind("ScaledObject", "/apis/keda.sh/v1alpha1/scaledobjects"),
+    WatchedKind("ResourceQuota", "/api/v1/resourcequotas"),
 )
 
 

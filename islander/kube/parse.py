@@ -10,9 +10,35 @@ import msgspec
 from islander.cluster.devices import ResourceSlice
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
+from islander.cluster.queues import (
+    Autoscaler,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    NamespaceQuota,
+    QueueConfiguration,
+    QueuedWorkload,
+    QueueTopology,
+    ResourceFlavor,
+)
 from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
 from islander.kube import api_structs as api
+from islander.kube import kueue_structs as kueue
+from islander.kube.kueue_values import (
+    CONFIGURATION_GROUP,
+    autoscaler_value,
+    cluster_queue_value,
+    cohort_value,
+    configuration_of_map,
+    configuration_value,
+    local_queue_value,
+    namespace_quota_value,
+    queued_workload_value,
+    resource_flavor_value,
+    topology_value,
+)
+from islander.kube.manifest import manifest_of
 from islander.kube.pod_spec import MalformedField
 from islander.kube.values import (
     budget_value,
@@ -37,9 +63,19 @@ ClusterObject = (
     | ResourceSlice
     | PersistentVolumeClaim
     | PersistentVolume
+    | ClusterQueue
+    | Cohort
+    | LocalQueue
+    | ResourceFlavor
+    | QueueTopology
+    | QueuedWorkload
+    | Autoscaler
+    | NamespaceQuota
+    | QueueConfiguration
 )
+QueueObject = TypeVar("QueueObject", ClusterQueue, Cohort, LocalQueue, ResourceFlavor, QueueTopology)
 Wire = TypeVar("Wire")
-Parsed = TypeVar("Parsed", bound=ClusterObject)
+Parsed = TypeVar("Parsed", bound=ClusterObject | None)
 
 
 class MalformedObject(ValueError):
@@ -53,6 +89,10 @@ class MalformedObject(ValueError):
         self.name = name
         self.field = field
         self.message = message
+
+
+class UnusedObject(MalformedObject):
+    """An object of a kind of which only some are used, and this is none of them."""
 
 
 # Kind -> API group. Other groups use the same words: a Job of batch.volcano.sh is no Job of ours.
@@ -72,6 +112,17 @@ GROUPS: Mapping[str, str] = {
     "ResourceSlice": "resource.k8s.io",
     "PersistentVolumeClaim": "",
     "PersistentVolume": "",
+    "ClusterQueue": "kueue.x-k8s.io",
+    "Cohort": "kueue.x-k8s.io",
+    "LocalQueue": "kueue.x-k8s.io",
+    "ResourceFlavor": "kueue.x-k8s.io",
+    "Topology": "kueue.x-k8s.io",
+    "Workload": "kueue.x-k8s.io",
+    "Configuration": CONFIGURATION_GROUP,
+    "ConfigMap": "",
+    "HorizontalPodAutoscaler": "autoscaling",
+    "ScaledObject": "keda.sh",
+    "ResourceQuota": "",
 }
 
 _TYPE_META = msgspec.json.Decoder(api.TypeMeta)
@@ -84,6 +135,16 @@ _NAMESPACE = msgspec.json.Decoder(api.Namespace)
 _RESOURCE_SLICE = msgspec.json.Decoder(api.ResourceSlice)
 _CLAIM = msgspec.json.Decoder(api.PersistentVolumeClaim)
 _VOLUME = msgspec.json.Decoder(api.PersistentVolume)
+_CLUSTER_QUEUE = msgspec.json.Decoder(kueue.ClusterQueue)
+_COHORT = msgspec.json.Decoder(kueue.Cohort)
+_LOCAL_QUEUE = msgspec.json.Decoder(kueue.LocalQueue)
+_RESOURCE_FLAVOR = msgspec.json.Decoder(kueue.ResourceFlavor)
+_TOPOLOGY = msgspec.json.Decoder(kueue.Topology)
+_QUEUED_WORKLOAD = msgspec.json.Decoder(kueue.Workload)
+_AUTOSCALER = msgspec.json.Decoder(kueue.Autoscaler)
+_NAMESPACE_QUOTA = msgspec.json.Decoder(kueue.NamespaceQuota)
+_CONFIGURATION = msgspec.json.Decoder(kueue.Configuration)
+_CONFIG_MAP = msgspec.json.Decoder(kueue.ConfigMap)
 
 
 def kind_of(raw: Raw) -> tuple[str, str]:
@@ -104,7 +165,7 @@ def parse_object(raw: Raw, kind: str = "") -> ClusterObject:
     Raises
     ------
     MalformedObject
-        The object is broken, or of a kind that is not used.
+        The object is broken, or of a kind that is not used; `UnusedObject` for a ConfigMap that nobody reads.
     """
     group = GROUPS.get(kind)
     if not kind:
@@ -164,6 +225,65 @@ def parse_volume(raw: Raw) -> PersistentVolume:
     return _converted(_VOLUME, raw, "PersistentVolume", volume_value)
 
 
+def parse_cluster_queue(raw: Raw) -> ClusterQueue:
+    """Return the value of a ClusterQueue."""
+    return _with_manifest(_converted(_CLUSTER_QUEUE, raw, "ClusterQueue", cluster_queue_value), raw, "ClusterQueue")
+
+
+def parse_cohort(raw: Raw) -> Cohort:
+    """Return the value of a Cohort."""
+    return _with_manifest(_converted(_COHORT, raw, "Cohort", cohort_value), raw, "Cohort")
+
+
+def parse_local_queue(raw: Raw) -> LocalQueue:
+    """Return the value of a LocalQueue."""
+    return _with_manifest(_converted(_LOCAL_QUEUE, raw, "LocalQueue", local_queue_value), raw, "LocalQueue")
+
+
+def parse_resource_flavor(raw: Raw) -> ResourceFlavor:
+    """Return the value of a ResourceFlavor."""
+    value = _converted(_RESOURCE_FLAVOR, raw, "ResourceFlavor", resource_flavor_value)
+    return _with_manifest(value, raw, "ResourceFlavor")
+
+
+def parse_topology(raw: Raw) -> QueueTopology:
+    """Return the value of a Topology of Kueue."""
+    return _with_manifest(_converted(_TOPOLOGY, raw, "Topology", topology_value), raw, "Topology")
+
+
+def parse_queued_workload(raw: Raw) -> QueuedWorkload:
+    """Return the value of a Workload of Kueue."""
+    return _converted(_QUEUED_WORKLOAD, raw, "Workload", queued_workload_value)
+
+
+def parse_autoscaler(raw: Raw, kind: str) -> Autoscaler:
+    """Return the value of a HorizontalPodAutoscaler or a ScaledObject."""
+    return _converted(_AUTOSCALER, raw, kind, lambda wire: autoscaler_value(wire, kind))
+
+
+def parse_namespace_quota(raw: Raw) -> NamespaceQuota:
+    """Return the value of a ResourceQuota."""
+    return _converted(_NAMESPACE_QUOTA, raw, "ResourceQuota", namespace_quota_value)
+
+
+def parse_configuration(raw: Raw) -> QueueConfiguration:
+    """Return the value of Kueue's Configuration, as a document of its own."""
+    return _converted(_CONFIGURATION, raw, "Configuration", configuration_value)
+
+
+def parse_config_map(raw: Raw) -> QueueConfiguration:
+    """Return Kueue's configuration out of the ConfigMap that holds it; raise UnusedObject for another ConfigMap."""
+    found = _converted(_CONFIG_MAP, raw, "ConfigMap", _configuration_in)
+    if found is None:
+        raise UnusedObject("ConfigMap", *_identity(raw), "data", "this is not Kueue's configuration")
+    return found
+
+
+def _configuration_in(wire: kueue.ConfigMap) -> QueueConfiguration | None:
+    found = configuration_of_map(wire)
+    return None if found is None else configuration_value(found)
+
+
 _PARSERS: Mapping[str, Callable[[Raw], ClusterObject]] = {
     "Node": parse_node,
     "Pod": parse_pod,
@@ -173,6 +293,17 @@ _PARSERS: Mapping[str, Callable[[Raw], ClusterObject]] = {
     "ResourceSlice": parse_resource_slice,
     "PersistentVolumeClaim": parse_claim,
     "PersistentVolume": parse_volume,
+    "ClusterQueue": parse_cluster_queue,
+    "Cohort": parse_cohort,
+    "LocalQueue": parse_local_queue,
+    "ResourceFlavor": parse_resource_flavor,
+    "Topology": parse_topology,
+    "Workload": parse_queued_workload,
+    "Configuration": parse_configuration,
+    "ConfigMap": parse_config_map,
+    "HorizontalPodAutoscaler": lambda raw: parse_autoscaler(raw, "HorizontalPodAutoscaler"),
+    "ScaledObject": lambda raw: parse_autoscaler(raw, "ScaledObject"),
+    "ResourceQuota": parse_namespace_quota,
 }
 
 
@@ -182,6 +313,13 @@ def _converted(decoder: msgspec.json.Decoder[Wire], raw: Raw, kind: str, convert
     except MalformedField as error:
         namespace, name = _identity(raw)
         raise MalformedObject(kind, namespace, name, error.field, error.message) from None
+
+
+def _with_manifest(value: QueueObject, raw: Raw, kind: str) -> QueueObject:
+    try:
+        return msgspec.structs.replace(value, manifest=manifest_of(raw))
+    except RecursionError as error:
+        raise MalformedObject(kind, *_identity(raw), "", f"not valid JSON: {error}") from None
 
 
 def _decoded(decoder: msgspec.json.Decoder[Wire], raw: Raw, kind: str) -> Wire:

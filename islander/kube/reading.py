@@ -64,12 +64,13 @@ def read_list(
         No complete list was read.
     """
     newest = ""
+    chosen = {"fieldSelector": kind.field_selector} if kind.field_selector else {}
     for _ in range(_PAGED_ATTEMPTS):
         items: list[Seen] = []
         first = token = ""
         try:
             while not stopped():
-                page = _page(transport, kind, {"limit": str(limit)} | ({"continue": token} if token else {}))
+                page = _page(transport, kind, chosen | {"limit": str(limit)} | ({"continue": token} if token else {}))
                 first = first or page.metadata.resource_version
                 items += [see(kind, raw, state) for raw in page.items or ()]
                 token = page.metadata.next_page
@@ -79,9 +80,8 @@ def read_list(
             newest = first
             continue
         return None
-    whole = _page(
-        transport, kind, {"resourceVersion": newest, "resourceVersionMatch": "NotOlderThan"} if newest else {}
-    )
+    not_older = {"resourceVersion": newest, "resourceVersionMatch": "NotOlderThan"} if newest else {}
+    whole = _page(transport, kind, chosen | not_older)
     return Listing([see(kind, raw, state) for raw in whole.items or ()], whole.metadata.resource_version)
 
 

@@ -28,7 +28,7 @@ from islander.kube.pod_spec import (
 )
 
 
-def _metadata(metadata: api.Metadata | None) -> tuple[api.Metadata, str]:
+def metadata_of(metadata: api.Metadata | None) -> tuple[api.Metadata, str]:
     """Return the metadata and the object's name; a template that has only `generateName` is called by that."""
     found = metadata or api.Metadata()
     name = found.name or found.generate_name
@@ -58,7 +58,7 @@ def _condition(conditions: list[api.Condition] | None, condition_type: str) -> a
 
 def pod_value(wire: api.Pod) -> Pod:
     """Return a pod."""
-    metadata, name = _metadata(wire.metadata)
+    metadata, name = metadata_of(wire.metadata)
     labels = metadata.labels or {}
     spec = wire.spec or api.PodSpec()
     status = wire.status or api.PodStatus()
@@ -86,7 +86,7 @@ def pod_value(wire: api.Pod) -> Pod:
 
 def node_value(wire: api.Node) -> Node:
     """Return a node; what it says wrongly about itself is a warning on it."""
-    metadata, name = _metadata(wire.metadata)
+    metadata, name = metadata_of(wire.metadata)
     spec = wire.spec or api.NodeSpec()
     status = wire.status or api.NodeStatus()
     annotations = metadata.annotations or {}
@@ -159,7 +159,7 @@ def _max_pods(allocatable: api.Amounts | None, warnings: list[str]) -> int:
 
 def workload_value(wire: api.Workload, kind: str) -> Workload:
     """Return a controller of pods; DaemonSets and Jobs count their pods in fields of their own."""
-    metadata, name = _metadata(wire.metadata)
+    metadata, name = metadata_of(wire.metadata)
     spec = wire.spec or api.WorkloadSpec()
     status = wire.status or api.WorkloadStatus()
     if kind == "DaemonSet":
@@ -184,7 +184,7 @@ def workload_value(wire: api.Workload, kind: str) -> Workload:
 
 def budget_value(wire: api.PodDisruptionBudget) -> DisruptionBudget:
     """Return a disruption budget."""
-    metadata, name = _metadata(wire.metadata)
+    metadata, name = metadata_of(wire.metadata)
     spec = wire.spec or api.BudgetSpec()
     status = wire.status or api.BudgetStatus()
     return DisruptionBudget(
@@ -202,19 +202,19 @@ def budget_value(wire: api.PodDisruptionBudget) -> DisruptionBudget:
 
 def priority_class_value(wire: api.PriorityClass) -> PriorityClass:
     """Return a priority class."""
-    _, name = _metadata(wire.metadata)
+    _, name = metadata_of(wire.metadata)
     return PriorityClass(name, wire.value or 0, bool(wire.global_default), wire.preemption_policy or "")
 
 
 def namespace_value(wire: api.Namespace) -> Namespace:
     """Return a namespace."""
-    metadata, name = _metadata(wire.metadata)
+    metadata, name = metadata_of(wire.metadata)
     return Namespace(name, one_object(text_pairs(metadata.labels)))
 
 
 def resource_slice_value(wire: api.ResourceSlice) -> ResourceSlice:
     """Return the devices that a driver has published."""
-    _, name = _metadata(wire.metadata)
+    _, name = metadata_of(wire.metadata)
     spec = wire.spec or api.ResourceSliceSpec()
     return ResourceSlice(
         name,
@@ -226,7 +226,7 @@ def resource_slice_value(wire: api.ResourceSlice) -> ResourceSlice:
 
 def claim_value(wire: api.PersistentVolumeClaim) -> PersistentVolumeClaim:
     """Return a claim; one that a pod owns goes with the pod."""
-    metadata, name = _metadata(wire.metadata)
+    metadata, name = metadata_of(wire.metadata)
     spec = wire.spec or api.ClaimSpec()
     owner = _owner(metadata)
     return PersistentVolumeClaim(
@@ -240,7 +240,7 @@ def claim_value(wire: api.PersistentVolumeClaim) -> PersistentVolumeClaim:
 
 def volume_value(wire: api.PersistentVolume) -> PersistentVolume:
     """Return a volume, and where it can be reached."""
-    _, name = _metadata(wire.metadata)
+    _, name = metadata_of(wire.metadata)
     spec = wire.spec or api.VolumeSpec()
     affinity = spec.node_affinity or api.VolumeNodeAffinity()
     return PersistentVolume(

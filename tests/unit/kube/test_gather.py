@@ -55,6 +55,40 @@ def test_a_kind_that_may_not_be_seen_is_not_among_the_kinds(api: FakeApi, client
     assert "Job" in kinds
 
 
+def test_an_older_version_is_asked_where_the_newer_one_is_not_served(api: FakeApi, client: KubeClient) -> None:
+    for kind in ("ClusterQueue", "Topology"):
+        api.answer_next("GET", PATHS[kind], 404)
+    read_cluster(client, taken_at=TAKEN)
+    asked = [request.path for request in api.requests]
+    assert "/apis/kueue.x-k8s.io/v1beta1/clusterqueues" in asked
+    # What v1beta1 does not serve either is asked for once more, and then not looked at.
+    assert "/apis/kueue.x-k8s.io/v1alpha1/topologies" in asked
+    assert "/apis/kueue.x-k8s.io/v1beta1/localqueues" not in asked
+
+
+def test_queues_and_the_one_config_map_of_kueue_are_read(api: FakeApi, client: KubeClient) -> None:
+    text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nwaitForPodsReady: {timeout: 10m}"
+    api.put(
+        {"kind": "ClusterQueue", "metadata": {"name": "b"}},
+        {"kind": "ClusterQueue", "metadata": {"name": "a"}},
+        {"kind": "LocalQueue", "metadata": {"name": "lq", "namespace": "chat"}, "spec": {"clusterQueue": "a"}},
+        {"kind": "Workload", "metadata": {"name": "w", "namespace": "chat"}},
+        {
+            "kind": "ConfigMap",
+            "metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"},
+            "data": {"controller_manager_config.yaml": text},
+        },
+    )
+    snapshot = read_cluster(client, taken_at=TAKEN)
+    assert [queue.name for queue in snapshot.cluster_queues] == ["a", "b"]
+    assert [queue.cluster_queue for queue in snapshot.local_queues] == ["a"]
+    assert [workload.name for workload in snapshot.queued_workloads] == ["w"]
+    assert snapshot.queue_configuration is not None
+    assert snapshot.queue_configuration.wait_for_pods_ready_seconds == 600
+    (request,) = (request for request in api.requests if request.path == PATHS["ConfigMap"])
+    assert request.params["fieldSelector"] == "metadata.name=kueue-manager-config"
+
+
 def test_a_cluster_whose_pods_may_not_be_seen_is_not_an_empty_one(api: FakeApi, client: KubeClient) -> None:
     api.answer_next("GET", PATHS["Pod"], 403)
     with pytest.raises(ApiForbidden):

@@ -14,11 +14,21 @@ import yaml
 from msgspec import structs
 
 from islander.cluster import names
+from islander.cluster.queues import QueueConfiguration
 from islander.cluster.snapshot import ShapeWeight
 from islander.cluster.snapshot_json import encode_snapshot
 from planner.documents import MalformedInput
 from planner.load import load_files
-from tests.builders import a_node, a_pod, a_snapshot, container_object, node_object, pod_object
+from tests.builders import (
+    a_cluster_queue,
+    a_flavor,
+    a_node,
+    a_pod,
+    a_snapshot,
+    container_object,
+    node_object,
+    pod_object,
+)
 
 
 def a_list(*items: dict[str, Any], kind: str = "List", api_version: str = "v1") -> dict[str, Any]:
@@ -145,6 +155,32 @@ def test_many_broken_objects_do_not_flood_the_warnings(tmp_path: Path) -> None:
     warnings = load_files([written(tmp_path, json.dumps(a_list(*DUMP["items"], *bad)))]).warnings
     assert len(warnings) == 21
     assert warnings[-1] == "5 more broken objects of kind Pod are skipped"
+
+
+def test_queues_of_a_dump_are_read_and_joined_to_those_of_a_snapshot(tmp_path: Path) -> None:
+    kueue = {"apiVersion": "kueue.x-k8s.io/v1beta1"}
+    queues = [{**kueue, "kind": kind, "metadata": {"name": "q"}} for kind in ("ClusterQueue", "Cohort", "Topology")]
+    others = [
+        {**kueue, "kind": kind, "metadata": {"name": "q", "namespace": "chat"}} for kind in ("LocalQueue", "Workload")
+    ]
+    limits = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "chat"}}
+    certificates = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt"}}
+    dump = a_list(*DUMP["items"], *queues, *others, limits, certificates)
+    own = a_snapshot(a_flavor("h100"), a_cluster_queue("mine"), QueueConfiguration(600))
+    found = load_files([written(tmp_path, encode_snapshot(own), "own"), written(tmp_path, json.dumps(dump))])
+    assert [queue.name for queue in found.cluster_queues] == ["mine", "q"]
+    for part in (found.cohorts, found.queue_topologies, found.local_queues, found.queued_workloads):
+        assert [value.name for value in part] == ["q"]
+    assert [flavor.name for flavor in found.resource_flavors] == ["h100"]
+    assert [quota.namespace for quota in found.namespace_quotas] == ["chat"]
+    assert found.queue_configuration == QueueConfiguration(600)
+    assert found.warnings == ("skipped objects of kinds that are not used: 1 ConfigMap",)
+
+
+def test_a_snapshot_without_queues_is_written_as_before() -> None:
+    """Plans carry a hash of what is in the snapshot; new kinds must not change it where they are not used."""
+    keys = json.loads(encode_snapshot(a_snapshot(a_node(), a_pod())))
+    assert set(keys) == {"apiVersion", "kind", "takenAt", "kinds", "nodes", "pods", "podSpecs"}
 
 
 def test_a_dump_without_pods_says_so(tmp_path: Path) -> None:
