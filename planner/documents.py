@@ -6,8 +6,10 @@ import gzip
 import re
 import sys
 import zlib
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,10 @@ _SEPARATOR = re.compile(rb"\s*(?:---[^\S\n]*(?:\n|\Z))?\s*")
 _YAML_LIST = re.compile(r"\A(?:---\n)?apiVersion: v1\nitems:\n(?=- )")
 _YAML_ITEM = re.compile(r"^(?=- )", re.MULTILINE)
 _YAML_END_OF_ITEMS = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
+_JSON = re.compile(rb"\s*[{\[]")
+_NOT_SPACE = re.compile(rb"\S")
 _DEEPEST_LIST = 4
+_PIECE_BYTES = 1 << 20
 
 
 class MalformedInput(PlannerError):
@@ -77,43 +82,57 @@ def read_documents(path: str) -> Iterator[Document]:
         The file cannot be read, is neither JSON nor YAML, or is cut off.
     """
     data = _text_bytes(path, _bytes_of(path))
-    if data.lstrip()[:1] in (b"{", b"["):
+    if _JSON.match(data):
         yield from _json_documents(path, data)
     else:
         yield from _yaml_documents(path, data)
 
 
-def _bytes_of(path: str) -> bytes:
+def _bytes_of(path: str) -> bytes | bytearray:
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise MalformedInput(f"{_called(path)}: {error.strerror}") from None
     if not data.startswith(_GZIP):
         return data
+    text = bytearray()
     try:
-        return gzip.decompress(data)
+        # gzip.decompress holds all of it twice.
+        with gzip.open(BytesIO(data)) as file:
+            while piece := file.read(_PIECE_BYTES):
+                text += piece
+        return text
     except (OSError, EOFError, zlib.error) as error:
         raise MalformedInput(f"{_called(path)}: the gzip data is broken or cut off: {error}") from None
 
 
-def _text_bytes(path: str, data: bytes) -> bytes:
+def _text_bytes(path: str, data: bytes | bytearray) -> bytes | bytearray:
     """Return the file as UTF-8; PowerShell's `>` writes UTF-16."""
     for mark, encoding in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
             data = data.decode(encoding, errors="replace").lstrip("\ufeff").encode()
             break
-    if not data.strip():
+    if not _NOT_SPACE.search(data):
         raise MalformedInput(f"{_called(path)}: is empty; expected what `kubectl get nodes,pods -A -o json` prints")
-    try:
-        if b"\0" in data:
-            raise UnicodeError
-        data.decode()
-    except UnicodeError:
-        raise MalformedInput(f"{_called(path)}: is a binary file; expected JSON or YAML, plain or as .gz") from None
+    if b"\0" in data or not _is_utf8(data):
+        raise MalformedInput(f"{_called(path)}: is a binary file; expected JSON or YAML, plain or as .gz")
     return data
 
 
-def _json_documents(path: str, data: bytes) -> Iterator[Document]:
+def _is_utf8(data: bytes | bytearray) -> bool:
+    """Return whether a file is UTF-8; piece by piece, so that a large one is not in memory for a second time."""
+    decoder = getincrementaldecoder("utf-8")()
+    view = memoryview(data)
+    try:
+        for start in range(0, len(data), _PIECE_BYTES):
+            decoder.decode(view[start : start + _PIECE_BYTES])
+        decoder.decode(b"", final=True)
+    except UnicodeError:
+        return False
+    return True
+
+
+def _json_documents(path: str, data: bytes | bytearray) -> Iterator[Document]:
     view = memoryview(data)
     start = 0
     while start < len(data):
@@ -173,7 +192,7 @@ def _group(api_version: str) -> str:
     return group if slash else ""
 
 
-def _yaml_documents(path: str, data: bytes) -> Iterator[Document]:
+def _yaml_documents(path: str, data: bytes | bytearray) -> Iterator[Document]:
     text = data.decode()
     try:
         for value in _yaml_values(text):
