@@ -44,10 +44,11 @@ def test_a_file_is_in_memory_once(dump, packed, tmp_path):
 
 
 def test_stdin_is_in_memory_once(dump, monkeypatch):
+    # What a BytesIO is made from and what is read from it are the same bytes.
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(dump)))
     count, peak = peak_of("-")
     assert count == 2_000
-    assert peak < MOST_OF_FILE * len(dump)
+    assert peak < (MOST_OF_FILE - 1) * len(dump)
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 2, 3, 7, 1 << 20])
