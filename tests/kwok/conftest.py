@@ -14,7 +14,7 @@ from tests.kwok.controlplane.api import Api
 from tests.kwok.controlplane.build import ready_binary
 from tests.kwok.controlplane.cluster import ControlPlane
 from tests.kwok.controlplane.extender_process import ExtenderProcess
-from tests.kwok.controlplane.kueue import remove_queues, running_kueue
+from tests.kwok.controlplane.kueue import Kueue, remove_queues
 from tests.kwok.controlplane.programs import DEFAULT_MINOR, KUEUE, Program, control_plane_programs
 from tests.kwok.controlplane.recorder import Recorder
 from tests.kwok.controlplane.tidy import remove_everything
@@ -166,7 +166,8 @@ def bench(
 def shared_queue_plane(kube_minor: str, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     """A control plane of its own with Kueue, whose webhooks would have a say in every other test; use `queue_bench`."""
     _build(request, KUEUE)
-    with ControlPlane(kube_minor) as plane, running_kueue(plane):
+    kueue = Kueue()
+    with ControlPlane(kube_minor, prepare=kueue.install) as plane, kueue.running(plane):
         yield plane
 
 

@@ -39,6 +39,8 @@ class ControlPlane:
         Controllers on top of the usual ones.
     scheduler
         Configuration of the first kube-scheduler; None starts without one.
+    prepare
+        Called when the API answers and nothing else runs yet, such as to define kinds.
 
     Attributes
     ----------
@@ -64,6 +66,7 @@ class ControlPlane:
         scheduler_args: Sequence[str] = (),
         controllers: Sequence[str] = (),
         scheduler: Mapping[str, Any] | None = STOCK_CONFIG,
+        prepare: Callable[[Api], None] | None = None,
     ):
         self.minor = minor
         self.rbac = rbac
@@ -73,6 +76,7 @@ class ControlPlane:
         self._scheduler_args = (*gates, *scheduler_args)
         self._controllers = tuple(controllers)
         self._first_scheduler = scheduler
+        self._prepare = prepare
         self._schedulers: dict[str, Scheduler] = {}
         self._cleanup = ExitStack()
 
@@ -105,6 +109,8 @@ class ControlPlane:
         self.ca_file = folder / "apiserver.crt"
         self.kubeconfig = self.write_kubeconfig(credentials.admin_token, "admin")
         self.api = self._cleanup.enter_context(self.api_as(credentials.admin_token))
+        if self._prepare is not None:
+            self._prepare(self.api)
         self._scheduler_files = SchedulerFiles(
             binaries["kube-scheduler"],
             self.kubeconfig,
