@@ -1,9 +1,13 @@
 """Kueue itself: what it accepts, what it admits, and what becomes of the admitted on real nodes."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
 
 from tests.kwok.controlplane import paths
-from tests.kwok.controlplane.api import Json, condition_of
+from tests.kwok.controlplane.api import Api, ApiError, Json, condition_of
+from tests.kwok.controlplane.cluster import ControlPlane
 from tests.kwok.controlplane.objects import GPU, gpu_node
 from tests.kwok.controlplane.queues import (
     API,
@@ -16,10 +20,28 @@ from tests.kwok.controlplane.queues import (
 )
 from tests.kwok.controlplane.waiting import wait_until
 from tests.kwok.islander_bench import IslanderBench
+from tests.kwok.queue_cases import ACCEPTED, QUEUE_CASES, QueueCase
 
 # Per GPU; what kube-scheduler itself looks at when it spreads.
 _CPU, _MEMORY_GIB = 8, 64
 _GATE = "kueue.x-k8s.io/admission"
+
+
+class Answer(NamedTuple):
+    """What the API says to an object: the HTTP status, and why."""
+
+    code: int
+    message: str
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.rule} {case.name}") for case in QUEUE_CASES])
+def test_api_refuses_what_breaks_a_rule_and_accepts_what_is_just_inside(
+    shared_queue_plane: ControlPlane, case: QueueCase
+) -> None:
+    answer = try_out(shared_queue_plane.api, case.obj)
+
+    assert answer.code == case.code, answer.message
+    assert case.text in answer.message
 
 
 def test_replica_above_the_quota_waits_and_those_in_quota_leave_a_whole_node(queue_bench: IslanderBench) -> None:
@@ -58,6 +80,15 @@ def test_stock_scheduler_leaves_an_admitted_replica_pending(queue_bench: Islande
     assert gates(bench, "eight") == []
     assert workload_condition(bench, "eight", "Admitted")["status"] == "True"
     assert len(set(bench.node_of().values())) == 2
+
+
+def try_out(api: Api, obj: Json) -> Answer:
+    """Create an object as a dry run, with the server's strictest look at fields, and return what it says."""
+    try:
+        api.request("POST", paths.collection_of(obj), obj, dryRun="All", fieldValidation="Strict")
+    except ApiError as refusal:
+        return Answer(refusal.code, refusal.message)
+    return Answer(ACCEPTED, "")
 
 
 def set_up_queue(bench: IslanderBench, gpus: int) -> None:
