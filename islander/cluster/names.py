@@ -65,6 +65,9 @@ VOLCANO_POD_GROUP = "scheduling.k8s.io/group-name"
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 KUEUE_MANAGED = "kueue.x-k8s.io/managed"
 KUEUE_TAS = "kueue.x-k8s.io/tas"
+KUEUE_POD_SET = "kueue.x-k8s.io/podset"
+KUEUE_CLUSTER_QUEUE = "kueue.x-k8s.io/cluster-queue-name"
+KUEUE_LOCAL_QUEUE = "kueue.x-k8s.io/local-queue-name"
 KUEUE_TOPOLOGY_ANNOTATIONS = frozenset(
     f"kueue.x-k8s.io/podset-{kind}"
     for kind in (
