@@ -8,11 +8,12 @@ import pytest
 from tests.kwok.controlplane import paths
 from tests.kwok.controlplane.api import Api, ApiError, Json, condition_of
 from tests.kwok.controlplane.cluster import ControlPlane
-from tests.kwok.controlplane.objects import GPU, gpu_node
+from tests.kwok.controlplane.objects import GPU, deployment, gpu_node
 from tests.kwok.controlplane.queues import (
     API,
     QUEUE_NAME,
     cluster_queue,
+    cohort,
     group,
     local_queue,
     quota,
@@ -20,7 +21,7 @@ from tests.kwok.controlplane.queues import (
 )
 from tests.kwok.controlplane.waiting import wait_until
 from tests.kwok.islander_bench import IslanderBench
-from tests.kwok.queue_cases import ACCEPTED, QUEUE_CASES, QueueCase
+from tests.kwok.queue_cases import ACCEPTED, QUEUE_CASES, WEBHOOK, QueueCase
 
 # Per GPU; what kube-scheduler itself looks at when it spreads.
 _CPU, _MEMORY_GIB = 8, 64
@@ -82,6 +83,87 @@ def test_stock_scheduler_leaves_an_admitted_replica_pending(queue_bench: Islande
     assert len(set(bench.node_of().values())) == 2
 
 
+def test_queue_whose_flavor_is_missing_is_accepted_and_admits_nobody(queue_bench: IslanderBench) -> None:
+    """V17: nothing refuses a reference to what does not exist; the queue only stays inactive."""
+    api = queue_bench.api
+    api.create(cluster_queue("serving", group({"h100": [quota(8)]})))
+
+    assert wait_inactive(queue_bench, "serving") == "FlavorNotFound"
+
+    api.create(resource_flavor("h100"))
+    wait_active(queue_bench, ["serving"])
+    api.create(resource_flavor("gb200", {"nvidia.com/gpu.product": "GB200"}, topologyName="racks"))
+    api.create(cluster_queue("racks", group({"gb200": [quota(8)]})))
+
+    assert wait_inactive(queue_bench, "racks") == "TopologyNotFound"
+
+
+def test_cohorts_in_a_circle_are_accepted_and_their_queues_admit_nobody(queue_bench: IslanderBench) -> None:
+    """V17: and such a queue says that it is not active, with the reason `Ready`."""
+    bench = queue_bench
+    bench.api.create_all([cohort("inner", parent="outer"), cohort("outer", parent="inner"), resource_flavor("h100")])
+    bench.api.create(cluster_queue("serving", group({"h100": [quota(8)]}), cohort="inner"))
+    bench.api.create(local_queue("serving", "serving", namespace=bench.namespace))
+    assert wait_inactive(bench, "serving") == "Ready"
+
+    bench.api.create(bench.replica("replica", 4, labels={QUEUE_NAME: "serving"}))
+
+    assert "inactive" in wait_refused(bench, "replica")["message"]
+    bench.api.patch(paths.path_of(cohort("outer")), {"spec": {"parentName": None}})
+    wait_admitted(bench, "replica")
+
+
+def test_only_a_queue_that_lists_a_flavor_borrows_it(queue_bench: IslanderBench) -> None:
+    """V8: nominal quota 0 is enough, not listing it is not."""
+    bench = queue_bench
+    bench.api.create(resource_flavor("h100"))
+    queues = {"lender": quota(8), "listed": quota(0), "unlisted": quota(8, resource="cpu")}
+    for name, item in queues.items():
+        bench.api.create(cluster_queue(name, group({"h100": [item]}), cohort="all"))
+        bench.api.create(local_queue(name, name, namespace=bench.namespace))
+    wait_active(bench, list(queues))
+
+    for name in ("listed", "unlisted"):
+        bench.api.create(bench.replica(name, 4, labels={QUEUE_NAME: name}))
+
+    assert wait_refused(bench, "unlisted")["message"]
+    wait_admitted(bench, "listed")
+
+
+def test_queue_without_a_namespace_selector_lets_nobody_in(queue_bench: IslanderBench) -> None:
+    """V16."""
+    bench = queue_bench
+    bench.api.create(resource_flavor("h100"))
+    queue = cluster_queue("serving", group({"h100": [quota(8)]}))
+    del queue["spec"]["namespaceSelector"]
+    bench.api.create_all([queue, local_queue("serving", "serving", namespace=bench.namespace)])
+    wait_active(bench, ["serving"])
+
+    bench.api.create(bench.replica("replica", 4, labels={QUEUE_NAME: "serving"}))
+
+    assert "namespace" in wait_refused(bench, "replica")["message"]
+    bench.api.patch(paths.path_of(queue), {"spec": {"namespaceSelector": {}}})
+    wait_admitted(bench, "replica")
+
+
+def test_stateful_set_under_a_queue_scales_to_zero_and_back_only(queue_bench: IslanderBench) -> None:
+    """V18."""
+    bench = queue_bench
+    workload = deployment("llm", 2, namespace=bench.namespace)
+    workload["kind"] = "StatefulSet"
+    workload["spec"]["serviceName"] = "llm"
+    workload["metadata"]["labels"] = {QUEUE_NAME: "serving"}
+    bench.api.create(workload)
+
+    def scale(replicas: int) -> None:
+        bench.api.patch(paths.path_of(workload), {"spec": {"replicas": replicas}}, dry_run=True)
+
+    scale(0)
+    with pytest.raises(ApiError, match="replicas") as refusal:
+        scale(3)
+    assert refusal.value.code == WEBHOOK
+
+
 def try_out(api: Api, obj: Json) -> Answer:
     """Create an object as a dry run, with the server's strictest look at fields, and return what it says."""
     try:
@@ -115,6 +197,25 @@ def wait_active(bench: IslanderBench, queues: Sequence[str]) -> None:
         return {name: active[name] for name in queues if active[name].get("status") != "True"}
 
     wait_until(lambda: not inactive(), what=lambda: f"queues are active; {inactive()}")
+
+
+def wait_inactive(bench: IslanderBench, queue: str) -> str:
+    """Wait until a ClusterQueue says why it admits nobody, and return the reason."""
+
+    def reason() -> str:
+        (found,) = (q for q in bench.api.items(paths.collection(API, "ClusterQueue")) if q["metadata"]["name"] == queue)
+        condition = condition_of(found, "Active")
+        return str(condition["reason"]) if condition.get("status") == "False" else ""
+
+    return wait_until(reason, what=f"{queue} inactive")
+
+
+def wait_admitted(bench: IslanderBench, pod: str) -> None:
+    """Wait until a pod has its quota."""
+    wait_until(
+        lambda: workload_condition(bench, pod, "Admitted").get("status") == "True",
+        what=lambda: f"{pod} admitted: {workload_condition(bench, pod, 'QuotaReserved')}",
+    )
 
 
 def wait_refused(bench: IslanderBench, pod: str) -> Json:
