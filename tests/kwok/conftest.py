@@ -162,7 +162,7 @@ def bench(
         yield bench
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_queue_plane(kube_minor: str, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     """A control plane of its own with Kueue, whose webhooks would have a say in every other test; use `queue_bench`."""
     _build(request, KUEUE)
@@ -171,7 +171,7 @@ def shared_queue_plane(kube_minor: str, request: pytest.FixtureRequest) -> Itera
         yield plane
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_queue_extender(
     shared_queue_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ExtenderProcess]:
@@ -181,7 +181,7 @@ def shared_queue_extender(
         yield extender
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_queue_recorder(shared_queue_extender: ExtenderProcess) -> Iterator[Recorder]:
     """The recorder in front of that extender; use `queue_bench`."""
     with Recorder(shared_queue_extender.url) as recorder:

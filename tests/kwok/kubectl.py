@@ -2,8 +2,8 @@
 
 import json
 
-from islander.kube.kinds import LISTED_KINDS
-from tests.kwok.controlplane.api import Api, Json
+from islander.kube.kinds import LISTED_KINDS, WatchedKind
+from tests.kwok.controlplane.api import Api, ApiError, Json
 
 # Prefix of the path, and what stands as apiVersion in an object.
 _CORE, _GROUPS = "/api/", "/apis/"
@@ -18,11 +18,19 @@ def get_all(api: Api) -> str:
     items = [
         {"apiVersion": _api_version(kind.path), "kind": kind.kind} | _without_managed_fields(item)
         for kind in LISTED_KINDS
-        if (listing := api.find(kind.path)) is not None
-        for item in listing["items"]
+        for item in _items(api, kind)
     ]
     dump = {"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}}
     return json.dumps(dump, indent=4, sort_keys=True) + "\n"
+
+
+def _items(api: Api, kind: WatchedKind) -> list[Json]:
+    try:
+        return api.items(kind.path, **({"fieldSelector": kind.field_selector} if kind.field_selector else {}))
+    except ApiError as problem:
+        if problem.code == 404:
+            return []
+        raise
 
 
 def _api_version(path: str) -> str:

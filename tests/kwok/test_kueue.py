@@ -1,16 +1,12 @@
 """Kueue itself: what it accepts, what it admits, and what becomes of the admitted on real nodes."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import pytest
 
 from tests.kwok.controlplane import paths
-from tests.kwok.controlplane.api import Api, ApiError, Json, condition_of
+from tests.kwok.controlplane.api import ApiError
 from tests.kwok.controlplane.cluster import ControlPlane
 from tests.kwok.controlplane.objects import GPU, deployment, gpu_node
 from tests.kwok.controlplane.queues import (
-    API,
     QUEUE_NAME,
     cluster_queue,
     cohort,
@@ -19,20 +15,20 @@ from tests.kwok.controlplane.queues import (
     quota,
     resource_flavor,
 )
-from tests.kwok.controlplane.waiting import wait_until
 from tests.kwok.islander_bench import IslanderBench
-from tests.kwok.queue_cases import ACCEPTED, QUEUE_CASES, WEBHOOK, QueueCase
-
-# Per GPU; what kube-scheduler itself looks at when it spreads.
-_CPU, _MEMORY_GIB = 8, 64
-_GATE = "kueue.x-k8s.io/admission"
-
-
-class Answer(NamedTuple):
-    """What the API says to an object: the HTTP status, and why."""
-
-    code: int
-    message: str
+from tests.kwok.queue_cases import QUEUE_CASES, WEBHOOK, QueueCase
+from tests.kwok.queueing import (
+    ADMISSION_GATE,
+    gates,
+    queued,
+    set_up_queue,
+    try_out,
+    wait_active,
+    wait_admitted,
+    wait_inactive,
+    wait_refused,
+    workload_condition,
+)
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.rule} {case.name}") for case in QUEUE_CASES])
@@ -56,7 +52,7 @@ def test_replica_above_the_quota_waits_and_those_in_quota_leave_a_whole_node(que
     bench.api.create(queued(bench, "above", 4))
 
     assert wait_refused(bench, "above")["reason"] == "Pending"
-    assert _GATE in gates(bench, "above")
+    assert ADMISSION_GATE in gates(bench, "above")
     node_of = bench.node_of()
     assert node_of["four-1"] == node_of["four-2"] != node_of["eight"]
     assert "above" not in node_of
@@ -162,80 +158,3 @@ def test_stateful_set_under_a_queue_scales_to_zero_and_back_only(queue_bench: Is
     with pytest.raises(ApiError, match="replicas") as refusal:
         scale(3)
     assert refusal.value.code == WEBHOOK
-
-
-def try_out(api: Api, obj: Json) -> Answer:
-    """Create an object as a dry run, with the server's strictest look at fields, and return what it says."""
-    try:
-        api.request("POST", paths.collection_of(obj), obj, dryRun="All", fieldValidation="Strict")
-    except ApiError as refusal:
-        return Answer(refusal.code, refusal.message)
-    return Answer(ACCEPTED, "")
-
-
-def set_up_queue(bench: IslanderBench, gpus: int) -> None:
-    """Let the test's namespace use that many GPUs, and as much CPU and memory as goes with them."""
-    amounts = (quota(gpus * _CPU, resource="cpu"), quota(f"{gpus * _MEMORY_GIB}Gi", resource="memory"), quota(gpus))
-    bench.api.create(resource_flavor("h100", {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}))
-    bench.api.create(cluster_queue("serving", group({"h100": amounts})))
-    bench.api.create(local_queue("serving", "serving", namespace=bench.namespace))
-    wait_active(bench, ["serving"])
-
-
-def queued(bench: IslanderBench, name: str, gpus: int) -> Json:
-    """Return a replica that waits for the quota of `set_up_queue`."""
-    requests = {"cpu": str(gpus * _CPU), "memory": f"{gpus * _MEMORY_GIB}Gi"}
-    return bench.replica(name, gpus, labels={QUEUE_NAME: "serving"}, requests=requests)
-
-
-def wait_active(bench: IslanderBench, queues: Sequence[str]) -> None:
-    """Wait until Kueue admits through these ClusterQueues."""
-
-    def inactive() -> dict[str, Json]:
-        found = bench.api.items(paths.collection(API, "ClusterQueue"))
-        active = {queue["metadata"]["name"]: condition_of(queue, "Active") for queue in found}
-        return {name: active[name] for name in queues if active[name].get("status") != "True"}
-
-    wait_until(lambda: not inactive(), what=lambda: f"queues are active; {inactive()}")
-
-
-def wait_inactive(bench: IslanderBench, queue: str) -> str:
-    """Wait until a ClusterQueue says why it admits nobody, and return the reason."""
-
-    def reason() -> str:
-        (found,) = (q for q in bench.api.items(paths.collection(API, "ClusterQueue")) if q["metadata"]["name"] == queue)
-        condition = condition_of(found, "Active")
-        return str(condition["reason"]) if condition.get("status") == "False" else ""
-
-    return wait_until(reason, what=f"{queue} inactive")
-
-
-def wait_admitted(bench: IslanderBench, pod: str) -> None:
-    """Wait until a pod has its quota."""
-    wait_until(
-        lambda: workload_condition(bench, pod, "Admitted").get("status") == "True",
-        what=lambda: f"{pod} admitted: {workload_condition(bench, pod, 'QuotaReserved')}",
-    )
-
-
-def wait_refused(bench: IslanderBench, pod: str) -> Json:
-    """Wait until Kueue has said that there is no quota for a pod, and return the condition."""
-
-    def refused() -> Json:
-        condition = workload_condition(bench, pod, "QuotaReserved")
-        return condition if condition.get("status") == "False" else {}
-
-    return wait_until(refused, what=lambda: f"{pod} has no quota: {workload_condition(bench, pod, 'QuotaReserved')}")
-
-
-def workload_condition(bench: IslanderBench, pod: str, kind: str) -> Json:
-    """Return a condition of the Workload that Kueue has made for a pod; empty while there is none."""
-    for workload in bench.api.items(paths.collection(API, "Workload", bench.namespace)):
-        if any(owner["name"] == pod for owner in workload["metadata"].get("ownerReferences", [])):
-            return condition_of(workload, kind)
-    return {}
-
-
-def gates(bench: IslanderBench, pod: str) -> list[str]:
-    spec = bench.api.get(paths.pod(bench.namespace, pod))["spec"]
-    return [gate["name"] for gate in spec.get("schedulingGates", [])]
