@@ -144,7 +144,7 @@ FINDINGS: dict[FindingCode, ReasonText] = {
     ),
     FindingCode.BASELINE_BORROWED: ReasonText(
         "the minimum of replicas does not fit into the nominal quota",
-        "Part of it runs on borrowed quota. When the lender wants it back, Kueue deletes pods, and disruption budgets do "
+        "Part of it runs on borrowed quota. When the lender wants it back, Kueue deletes pods; disruption budgets do "
         "not hold that up.",
         "Raise the nominal quota to the minimum of replicas, or lower the minimum.",
     ),
@@ -155,8 +155,8 @@ FINDINGS: dict[FindingCode, ReasonText] = {
     ),
     FindingCode.BELOW_RESERVATION: ReasonText(
         "workloads hold more than the queue may have",
-        "Quota was lowered below what is admitted. Kueue evicts nobody for that; nothing new is admitted until enough has "
-        "ended.",
+        "Quota was lowered below what is admitted. Kueue evicts nobody for that; nothing new is admitted until enough "
+        "has ended.",
         "Wait for workloads to end, or stop some; others of the cohort cannot use that quota meanwhile.",
     ),
     FindingCode.GPUS_HELD_OUTSIDE: ReasonText(
@@ -193,8 +193,8 @@ FINDINGS: dict[FindingCode, ReasonText] = {
     ),
     FindingCode.SMALL_STARVES_LARGE: ReasonText(
         "small workloads may keep a large one waiting for ever",
-        "With BestEffortFIFO, whatever fits is admitted first; GPUs that come free one by one never add up for the large "
-        "one.",
+        "With BestEffortFIFO, whatever fits is admitted first; GPUs that come free one by one never add up for the "
+        "large one.",
         "Give large and small workloads queues of their own, or use StrictFIFO, or let priorities preempt.",
     ),
     FindingCode.LARGE_BLOCKS_SMALL: ReasonText(
@@ -225,7 +225,7 @@ FINDINGS: dict[FindingCode, ReasonText] = {
     ),
     FindingCode.ADMISSION_STOPPED: ReasonText(
         "a queue admits nothing because its stopPolicy says so",
-        "Somebody has set Hold or HoldAndDrain; the quota of the queue is lent to nobody either.",
+        "Somebody has set Hold or HoldAndDrain, perhaps for the time of a change.",
         "Set `stopPolicy: None` when the reason is gone.",
     ),
     FindingCode.QUEUE_INACTIVE: ReasonText(
