@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
+from types import MappingProxyType
 from typing import TypeVar
 
 import networkx as nx
@@ -22,6 +23,8 @@ MAX_PERMUTED = 4
 
 # Stands for a node that all units share of which rules between pods bind one.
 BOUND_BY_RULES = object()
+
+NO_TURNS: Mapping[str, int] = MappingProxyType({})
 
 T = TypeVar("T")
 
@@ -115,17 +118,27 @@ def moved(problem: Problem, world: World, unit: Unit) -> World | None:
     return None if arrived is None else ended(problem, arrived, unit)
 
 
-def sequence(problem: Problem, world: World, moves: Mapping[str, str]) -> tuple[Unit, ...] | NoOrder:
+def sequence(
+    problem: Problem, world: World, moves: Mapping[str, str], turns: Mapping[str, int] = NO_TURNS
+) -> tuple[Unit, ...] | NoOrder:
     """Return an order in which every move has room at its time, each pod moving once; or those for which none is found.
 
     Moves that share no node are ordered by themselves; those of pods that rules bind all hang together.
+
+    Parameters
+    ----------
+    turns
+        Of pods whose order matters to the links of their target: who comes first has the lowest number. It is kept
+        where that works.
     """
     units = units_of(problem, moves)
     rules = Rules.of(world)
     ordered: list[Unit] = []
     stuck: list[str] = []
     for component in _components(problem, units, rules):
-        found, rest = _greedily(problem, world, component)
+        found, rest = _greedily(problem, world, component, turns)
+        if rest and turns:
+            found, rest = _greedily(problem, world, component)
         if rest and len(component) <= MAX_SEARCHED:
             found = _Search(problem, component).order(world) or []
         if len(found) < len(component):
@@ -155,25 +168,39 @@ def as_far_as_possible(problem: Problem, world: World, moves: Mapping[str, str])
     return tuple(_greedily(problem, world, units_of(problem, moves))[0])
 
 
-def _greedily(problem: Problem, world: World, units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
+def _greedily(
+    problem: Problem, world: World, units: Sequence[Unit], turns: Mapping[str, int] = NO_TURNS
+) -> tuple[list[Unit], list[Unit]]:
     """Return an order made by always taking the first unit that has room, and the units that then find none.
 
-    Those that free room for others come first.
+    Those that free room for others come first; nobody comes to a node before all whose turn it is.
     """
+    queues: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for unit in units:
+        for node, turn in _turns_of(unit, turns):
+            queues[node][turn] += 1
     wanted = Counter(target for unit in units for _, _, target in unit.legs)
     left = sorted(units, key=lambda unit: (-sum(wanted[source] for _, source, _ in unit.legs), unit.legs))
     ordered: list[Unit] = []
     while left:
         for unit in left:
-            after = moved(problem, world, unit)
+            waits = any(turn > min(queues[node]) for node, turn in _turns_of(unit, turns))
+            after = None if waits else moved(problem, world, unit)
             if after is not None:
                 world = after
                 ordered.append(unit)
                 left.remove(unit)
+                for node, turn in _turns_of(unit, turns):
+                    queues[node][turn] -= 1
+                    queues[node] += Counter()
                 break
         else:
             break
     return ordered, left
+
+
+def _turns_of(unit: Unit, turns: Mapping[str, int]) -> list[tuple[str, int]]:
+    return [(target, turns[key]) for key, _, target in unit.legs if key in turns]
 
 
 class _Search:

@@ -106,7 +106,7 @@ def _solve(
         return max(0.2, options.limits.time_limit_seconds - (time.monotonic() - began))
 
     proposal = _proposal(problem, world, options, mix, on_progress)
-    ordered = sequence(problem, world, proposal.moves)
+    ordered = sequence(problem, world, proposal.moves, proposal.turns)
     carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, proposal.admits)
     if not isinstance(ordered, NoOrder) and carried is not None and len(carried[1]) == len(proposal.admits):
         proved = proposal.status is SolveStatus.OPTIMAL and proposal.exact
@@ -134,7 +134,7 @@ def _proposal(
         seconds = max(LEAST_SHARE * whole, SHARE_OF_ROUGH * (whole - (time.monotonic() - began)))
         limits = replace(options.limits, seed=options.limits.seed + number, time_limit_seconds=seconds)
         rough = propose_roughly(problem, world, options, mix, limits, on_progress)
-        ordered = sequence(problem, world, rough.moves)
+        ordered = sequence(problem, world, rough.moves, rough.turns)
         carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, rough.admits)
         if rough.interrupted or (carried is not None and len(carried[1]) == len(rough.admits)):
             return rough
@@ -249,7 +249,7 @@ def _repaired(
 ) -> Solution:
     """Return the proposal with each tangle untied by itself, buffers included, or left out where that fails."""
     moves, admits = dict(proposal.moves), dict(proposal.admits)
-    ordered = sequence(problem, world, moves)
+    ordered = sequence(problem, world, moves, proposal.turns)
     stuck = tuple(ordered.pods) if isinstance(ordered, NoOrder) else ()
     tangles = _tangles(problem, moves, stuck)
     untied: list[Unit] = []
@@ -272,7 +272,7 @@ def _repaired(
         untied += found.units
         admits |= dict(found.admits)
         extra += sum(len(unit.legs) for unit in found.units) - len(pods)
-    rest = sequence(problem, world, moves)
+    rest = sequence(problem, world, moves, proposal.turns)
     units = [*untied, *(rest if not isinstance(rest, NoOrder) else ())]
     carried = carry_out(problem, world, units, admits) or carry_out(problem, world, (), admits)
     if carried is None:

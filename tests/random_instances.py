@@ -32,10 +32,13 @@ class RandomCase:
     instance: Instance
 
 
-def random_case(seed: int) -> RandomCase:
-    """Up to 5 nodes of 4 GPUs (some of bridged pairs, with reports), up to 8 pods, one or two of them pending."""
+def random_case(seed: int, *, bridged: bool = False) -> RandomCase:
+    """Up to 5 nodes of 4 GPUs (some of bridged pairs, with reports), up to 8 pods, one or two of them pending.
+
+    `bridged`: nearly all nodes have bridged pairs, most pods hold one GPU or prefer a pair, and who waits wants one.
+    """
     random = Random(seed)
-    nodes = _nodes(random)
+    nodes = _nodes(random, bridged=bridged)
     free = {node.name: list(range(4)) for node in nodes}
     random_priorities = [0, 0, 10, 20] if random.random() < 0.5 else [0]
     workloads: list[Workload] = []
@@ -45,14 +48,15 @@ def random_case(seed: int) -> RandomCase:
     groups: list[frozenset[str]] = []
     waiting = random.choice([1, 1, 2])
     for number in range(random.randint(min(2 * len(nodes), 8 - waiting), 8 - waiting)):
-        gpus = random.choice([1, 1, 2, 2, 3])
+        gpus = random.choice([1, 1, 1, 2, 2] if bridged else [1, 1, 2, 2, 3])
         homes = [name for name, left in sorted(free.items()) if len(left) >= gpus]
         if not homes:
             continue
         home = random.choice(homes)
         for gpu in random.sample(free[home], gpus):
             free[home].remove(gpu)
-        pod, allowed, own = _running(random, number, gpus, home, random.choice(random_priorities))
+        priority = random.choice(random_priorities)
+        pod, allowed, own = _running(random, number, gpus, home, priority, prefers=0.5 if bridged else 0.0)
         running.append(pod)
         workloads += [thing for thing in own if isinstance(thing, Workload)]
         budgets += [thing for thing in own if isinstance(thing, DisruptionBudget)]
@@ -65,8 +69,13 @@ def random_case(seed: int) -> RandomCase:
     room = sum(len(left) for left in free.values())
     widest = max(len(left) for left in free.values())
     sizes = [size for size in (2, 3, 4) if widest < size <= room] or [1, 2, 3, 4]
+    if bridged:
+        sizes = [1, 2, 2, 2]
     pending = [
-        _pending(random, number, random.choice(sizes), random.choice(random_priorities)) for number in range(waiting)
+        _pending(
+            random, number, random.choice(sizes), random.choice(random_priorities), required=0.9 if bridged else 0.4
+        )
+        for number in range(waiting)
     ]
     highest = max(pod.spec.priority for pod in pending)
     movable = {pod.key for pod in running if pod.key in movable and pod.spec.priority <= highest}
@@ -84,11 +93,11 @@ def random_case(seed: int) -> RandomCase:
     return RandomCase(snapshot, instance)
 
 
-def _nodes(random: Random) -> list[Node]:
+def _nodes(random: Random, *, bridged: bool) -> list[Node]:
     nodes = []
     for number in range(random.choice([2, 3, 3, 3, 4, 4, 5])):
         name, pool = f"n{number}", {"pool": random.choice(["x", "x", "y"])}
-        if number < 2 and random.random() < 0.5:
+        if (random.random() < 0.9) if bridged else (number < 2 and random.random() < 0.5):
             report = a_report(4, links=PAIRS_OF_FOUR)
             nodes.append(a_node(name, gpus=4, product=PCIE, labels=pool, report=report))
         else:
@@ -97,17 +106,18 @@ def _nodes(random: Random) -> list[Node]:
 
 
 def _running(
-    random: Random, number: int, gpus: int, home: str, priority: int
+    random: Random, number: int, gpus: int, home: str, priority: int, *, prefers: float
 ) -> tuple[Pod, bool, list[Workload | DisruptionBudget]]:
     name = f"r{number}"
     workload = a_workload(name, replicas=2)
     draw = random.random()
     required = gpus == 2 and random.random() < 0.4
+    preferred = prefers and gpus == 2 and not required and random.random() < prefers
     selector = {"pool": "x"} if random.random() < 0.1 else None
     pod = a_pod(
         name,
         gpus=gpus,
-        tp=gpus if required else None,
+        tp=gpus if required or preferred else None,
         topology="required" if required else None,
         node=home,
         priority=priority,
@@ -141,14 +151,14 @@ def _of_group(pod: Pod, workload: Workload, labels: dict[str, str]) -> Pod:
     return structs.replace(pod, owner=owned_by(workload), labels=tuple(sorted(labels.items())))
 
 
-def _pending(random: Random, number: int, gpus: int, priority: int) -> Pod:
+def _pending(random: Random, number: int, gpus: int, priority: int, *, required: float) -> Pod:
     gpus = gpus if random.random() < 0.9 else random.choice([1, 2])
-    required = gpus in (2, 4) and random.random() < 0.4
+    wants_island = gpus in (2, 4) and random.random() < required
     return a_pod(
         f"w{number}",
         gpus=gpus,
-        tp=gpus if required else None,
-        topology="required" if required else None,
+        tp=gpus if wants_island else None,
+        topology="required" if wants_island else None,
         priority=priority,
         node_selector={"pool": "y"} if random.random() < 0.1 else None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec import structs
@@ -19,6 +19,7 @@ from islander.policy.neighbours import Neighbourhood
 from islander.policy.occupancy import GpuState
 from islander.policy.settings import DEFAULT_MIX, Topology
 from planner.goal import in_order
+from planner.models.alike import held, out_of_order, symmetries_at
 from planner.problem import Demand, MovablePod, Problem
 from planner.rules import Rules
 from planner.world import World
@@ -84,12 +85,12 @@ class PodType:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Nodes that take the same types of pods, and of whose GPUs only the number of free ones counts.
+    """Nodes that take the same types of pods.
 
     Attributes
     ----------
     counted
-        False for a node on which links between GPUs count; it is a site of its own.
+        True where of the GPUs only the number of free ones counts; False where links between them count, too.
     left_over
         (milli CPU, bytes of memory, pods) that the node's pods leave over, where these may be too little for what comes
         onto its GPUs; such a node is a site of its own. None where they always suffice.
@@ -109,7 +110,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Nodes of a counted site with the same number of free GPUs and the same types of movable pods.
+    """Nodes of a site with the same number of free GPUs and the same types of movable pods.
 
     Attributes
     ----------
@@ -117,12 +118,15 @@ class NodeClass:
         Allocatable minus used GPUs; negative where pods hold more than the node offers.
     holds
         (type index, pods of it on one node), sorted.
+    pods
+        Where links count: keys of the movable pods of each node, alike ones at the same position. Empty elsewhere.
     """
 
     site: int
     nodes: tuple[str, ...]
     spare: int
     holds: tuple[tuple[int, int], ...]
+    pods: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +139,6 @@ class Classes:
         Types of running pods that may move, and of pending ones.
     type_of
         Index into `types` by pod key.
-    own_nodes
-        Nodes of the sites that are not counted.
     exact
         False where rules between pods were judged by the present placement, which moves may change. Where they are not
         judged at all, no legal plan is left out.
@@ -148,7 +150,6 @@ class Classes:
     sites: tuple[Site, ...]
     classes: tuple[NodeClass, ...]
     type_of: Mapping[str, int]
-    own_nodes: tuple[str, ...]
     exact: bool
 
 
@@ -196,7 +197,9 @@ def counts_decide(state: GpuState, needs: Iterable[PodNeed]) -> bool:
     numa_known = all(node is not None for node in state.hardware.numa)
     if state.topology_manager_policy in ALIGNING_POLICIES and numa_known:
         return False
-    if not state.whole or is_island(state.hardware.links, state.hardware.all_gpus):
+    links = state.hardware.links
+    if not state.whole or is_island(links, state.hardware.all_gpus) or not any(map(any, links.nvlinks)):
+        # Either any GPUs are an island, or none are.
         return True
     return not any(need.wants_island and need.topology is Topology.REQUIRED for need in needs)
 
@@ -244,9 +247,8 @@ def classes_of(problem: Problem, world: World, *, per_workload: bool = False, ig
         types=types,
         demands=demands,
         sites=board.sites,
-        classes=_node_classes(board, world, type_of),
+        classes=_node_classes(board, world, type_of, [draft.need for draft in kinds.values()]),
         type_of=type_of,
-        own_nodes=tuple(site.nodes[0] for site in board.sites if not site.counted),
         exact=not board.looked_up,
     )
 
@@ -291,7 +293,7 @@ class _Board:
         self._kinds = kinds
         self._keys = sorted(_label_keys(kinds.values()))
         self._names = _node_names(kinds.values())
-        self._resources = sorted({draft.need.resource for draft in kinds.values()})
+        self.resources = sorted({draft.need.resource for draft in kinds.values()})
         self._worst = _worst_per_gpu(kinds.values())
         pods = sum(len(there) for there in world.pods_on.values())
         look_up = len(world.nodes) * sum(draft.ruled for draft in kinds.values()) * pods <= MAX_RULE_LOOKUPS
@@ -309,15 +311,16 @@ class _Board:
         alike: defaultdict[tuple[Hashable, ...], list[str]] = defaultdict(list)
         for name in sorted(self._world.nodes):
             node = self._world.nodes[name]
-            offered = [resource for resource in self._resources if node.allocatable.count(resource)]
+            offered = [resource for resource in self.resources if node.allocatable.count(resource)]
             if not offered:
                 continue
             state = self.states[name] = self._world.state(name, offered[0])
             counted = len(offered) == 1 and counts_decide(state, (draft.need for draft in self._kinds.values()))
             self._left_over[name] = left_over = self._scarce_on(node, state)
             kind = (state.resource, state.allocatable, state.capacity, state.hardware, state.product, state.memory_mib)
-            apart = "" if counted and left_over is None else name
-            alike[(apart, counted, self._signature(node), kind, state.shared, state.whole)].append(name)
+            reports = None if counted else _reports_of(node, state, offered)
+            apart = "" if left_over is None else name
+            alike[(apart, counted, self._signature(node), kind, state.shared, state.whole, reports)].append(name)
         return tuple(
             Site(index, tuple(nodes), self.states[nodes[0]].allocatable, bool(counted), self._left_over[nodes[0]])
             for index, ((_, counted, *_), nodes) in enumerate(alike.items())
@@ -388,6 +391,13 @@ def _node_names(drafts: Iterable[_Draft]) -> set[str]:
     return {value for field in fields for value in field.values}
 
 
+def _reports_of(node: Node, state: GpuState, offered: Sequence[str]) -> Hashable:
+    """Return what a node reports of its GPUs, beside who holds them, where links count."""
+    told = node.gpu_report is not None and bool(node.gpu_report.gpus)
+    others = tuple((resource, node.allocatable.count(resource)) for resource in offered)
+    return state.topology_manager_policy, told, out_of_order(node, state.hardware.gpus), others
+
+
 def _worst_per_gpu(drafts: Iterable[_Draft]) -> tuple[int, int]:
     cpu_milli = memory_bytes = 0
     for draft in drafts:
@@ -397,13 +407,26 @@ def _worst_per_gpu(drafts: Iterable[_Draft]) -> tuple[int, int]:
     return cpu_milli, memory_bytes
 
 
-def _node_classes(board: _Board, world: World, type_of: Mapping[str, int]) -> tuple[NodeClass, ...]:
-    alike: defaultdict[tuple[int, int, tuple[tuple[int, int], ...]], list[str]] = defaultdict(list)
+def _node_classes(
+    board: _Board, world: World, type_of: Mapping[str, int], needs: Collection[PodNeed]
+) -> tuple[NodeClass, ...]:
+    found: list[NodeClass] = []
     for site in board.sites:
-        if not site.counted:
-            continue
+        alike: defaultdict[tuple[int, tuple[tuple[int, int], ...], Hashable], list[str]] = defaultdict(list)
+        pods: dict[str, tuple[str, ...]] = {}
         for name in site.nodes:
-            state = board.states[name]
-            there = Counter(type_of[pod.key] for pod in world.pods_at(name) if pod.key in type_of)
-            alike[(site.index, state.allocatable - state.used, tuple(sorted(there.items())))].append(name)
-    return tuple(NodeClass(site, tuple(nodes), spare, holds) for (site, spare, holds), nodes in sorted(alike.items()))
+            state, there = board.states[name], world.pods_at(name)
+            counts = Counter(type_of[pod.key] for pod in there if pod.key in type_of)
+            like: Hashable = None
+            if not site.counted:
+                node = world.nodes[name]
+                resources = [resource for resource in board.resources if node.allocatable.count(resource)]
+                symmetries = symmetries_at(node, world, resources, needs)
+                holders = held(node, there, resources, symmetries, type_of)
+                used = tuple(world.state(name, resource).used for resource in resources)
+                like, pods[name] = (used, holders.like), holders.pods
+            alike[state.allocatable - state.used, tuple(sorted(counts.items())), like].append(name)
+        for (spare, holds, _), names in sorted(alike.items(), key=lambda item: (item[0][:2], item[1])):
+            of_each = tuple(pods[name] for name in names) if not site.counted else ()
+            found.append(NodeClass(site.index, tuple(names), spare, holds, of_each))
+    return tuple(found)

@@ -6,28 +6,43 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import networkx as nx
+
 from islander.cluster import names
 from islander.cluster.pod import Pod
 from islander.policy.selectors import selects
-from planner.models.assignment import Case, MoveVars
-from planner.models.patterns import footprints_of
+from planner.models.variables import Case, MoveVars
 from planner.rules import Rules
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Where pods go: by pod key (its own node when it restarts with its group), and by demand key."""
+    """Where pods go.
+
+    Attributes
+    ----------
+    moves, admits
+        Target node by pod key (its own node when it restarts with its group), and by demand key.
+    turns
+        Of pods that come to nodes on which links count: who comes first to the same node has the lowest number.
+    """
 
     moves: Mapping[str, str]
     admits: Mapping[str, str]
+    turns: Mapping[str, int]
 
 
 @dataclass(slots=True)
 class _Slot:
-    """Room on a node for one pod."""
+    """Room on a node for one pod; `turn` counts those who come to the node where their order matters."""
 
     node: str
     frees: bool
+    turn: int | None = None
+
+
+# By site, and by what the site tells pods apart by.
+_Slots = dict[tuple[int, int], list[_Slot]]
 
 
 def named(case: Case, v: MoveVars, values: Mapping[int, int]) -> Named:
@@ -39,29 +54,27 @@ def named(case: Case, v: MoveVars, values: Mapping[int, int]) -> Named:
         Value of each variable, by its index.
     """
     leavers, freed, rooms = _leavers(case, v, values)
-    slots = _counted_slots(case, v, values, freed, rooms) | _own_slots(case, v, values)
+    slots = _counted_slots(case, v, values, freed, rooms)
+    of_moves, of_demands = _linked_slots(case, v, values, freed, rooms)
     moves: dict[str, str] = {}
     admits: dict[str, str] = {}
+    turns: dict[str, int] = {}
     neighbours = _Neighbours(case)
-    footprints = footprints_of(case.classes)
-
-    def slots_of(site: int, kind_gpus: int, footprint: int) -> list[_Slot]:
-        counted = case.classes.sites[site].counted
-        return slots[site, kind_gpus if counted else footprint]
-
     for (t, s), variable in sorted(v.go.items()):
-        kind = case.classes.types[t]
+        size = case.size(s, case.classes.types[t])
+        free = (of_moves if s in case.islands else slots)[s, size] if values[variable.index] else []
         for _ in range(values[variable.index]):
-            free = slots_of(s, kind.gpus, footprints[kind.footprint])
             key, slot = _pair(case, leavers[t], free, neighbours)
             moves[key] = slot.node
+            if slot.turn is not None:
+                turns[key] = slot.turn
             neighbours.add(slot.node, case.problem.movable[key].pod)
     waiting = {d: list(kind.pods) for d, kind in enumerate(case.classes.demands)}
     pods = {demand.key: demand.pod for demand in case.problem.demands}
     for (d, s), variable in sorted(v.admit.items()):
-        kind = case.classes.demands[d]
+        size = case.size(s, case.classes.demands[d])
+        free = (of_demands if s in case.islands else slots)[s, size] if values[variable.index] else []
         for _ in range(values[variable.index]):
-            free = slots_of(s, kind.gpus, footprints[kind.footprint])
             key = waiting[d].pop(0)
             # The last rooms are those that somebody leaves.
             fits = (n for n in reversed(range(len(free))) if not neighbours.clash(free[n].node, pods[key]))
@@ -73,7 +86,7 @@ def named(case: Case, v: MoveVars, values: Mapping[int, int]) -> Named:
         if values[v.whole[group].index]:
             # Who restarts with its group without leaving comes back where it was.
             moves = {key: case.problem.movable[key].pod.node for key in keys} | moves
-    return Named(moves, admits)
+    return Named(moves, admits, turns)
 
 
 def _leavers(
@@ -93,6 +106,13 @@ def _leavers(
             if count:
                 freed.add(node)
 
+    def leave_at(c: int, node: str, positions: tuple[int, ...]) -> None:
+        node_class = case.classes.classes[c]
+        for position in positions:
+            key = node_class.pods[node_class.nodes.index(node)][position]
+            leavers[case.classes.type_of[key]].append(key)
+            freed.add(node)
+
     for c, node_class in enumerate(case.classes.classes):
         listed = case.leavings[c]
         if listed is None:
@@ -107,13 +127,11 @@ def _leavers(
         for number in reversed(range(len(listed))):
             for _ in range(values[v.leave[c, number].index]):
                 node = nodes.pop(0)
-                leave(node, listed[number].types)
+                if node_class.site in case.islands:
+                    leave_at(c, node, listed[number].positions)
+                else:
+                    leave(node, listed[number].types)
                 rooms[node_class.site, listed[number].room].append(node)
-    for n, patterns in enumerate(case.own):
-        for p, pattern in enumerate(patterns.patterns):
-            if values[v.own[n, p].index]:
-                for key in pattern.leaves:
-                    leavers[case.classes.type_of[key]].append(key)
     return leavers, freed, rooms
 
 
@@ -123,7 +141,7 @@ def _counted_slots(
     values: Mapping[int, int],
     freed: set[str],
     rooms: dict[tuple[int, int], list[str]],
-) -> dict[tuple[int, int], list[_Slot]]:
+) -> _Slots:
     """Return the rooms cut on counted sites by (site, GPUs), those on nodes that nobody leaves first."""
     slots: defaultdict[tuple[int, int], list[_Slot]] = defaultdict(list)
     for site in case.classes.sites:
@@ -148,15 +166,41 @@ def _counted_slots(
     return slots
 
 
-def _own_slots(case: Case, v: MoveVars, values: Mapping[int, int]) -> dict[tuple[int, int], list[_Slot]]:
-    """Return the rooms on the other nodes by (site, footprint)."""
-    slots: defaultdict[tuple[int, int], list[_Slot]] = defaultdict(list)
-    for n, patterns in enumerate(case.own):
-        for p, pattern in enumerate(patterns.patterns):
-            if values[v.own[n, p].index]:
-                for f, count in pattern.comes:
-                    slots[patterns.site, f] += [_Slot(patterns.node, bool(pattern.leaves))] * count
-    return slots
+def _linked_slots(
+    case: Case,
+    v: MoveVars,
+    values: Mapping[int, int],
+    freed: set[str],
+    rooms: Mapping[tuple[int, int], list[str]],
+) -> tuple[_Slots, _Slots]:
+    """Return the rooms on nodes where links count by (site, kind): for pods that move, and for demands."""
+    of_moves: defaultdict[tuple[int, int], list[_Slot]] = defaultdict(list)
+    of_demands: defaultdict[tuple[int, int], list[_Slot]] = defaultdict(list)
+    for s, islands in case.islands.items():
+        flows = {(r, g): values[v.cut[s, r, g].index] for r, g in islands.steps}
+        flows = {key: nodes for key, nodes in flows.items() if nodes}
+        graph: nx.DiGraph[int] = nx.DiGraph()
+        graph.add_nodes_from(r for site, r in rooms if site == s)
+        graph.add_edges_from((r, case.after(s, r, g)) for r, g in flows)
+        # (node, how many have come), by the state that the node is in.
+        there: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+        for r in nx.lexicographical_topological_sort(graph):
+            there[r] += [(node, 0) for node in rooms.get((s, r), ())]
+            # Who moves goes where nobody has to be waited for, demand where somebody leaves.
+            there[r].sort(key=lambda item: (item[0] in freed, item))
+            for g in sorted(kind for state, kind in flows if state == r):
+                for node, turn in there[r][: flows[r, g]]:
+                    of_moves[s, g].append(_Slot(node, node in freed, turn))
+                    there[case.after(s, r, g)].append((node, turn + 1))
+                del there[r][: flows[r, g]]
+            for f, fill in enumerate(islands.fills.get(r, ())):
+                for _ in range(values[v.fill[s, r, f].index]):
+                    node, _ = there[r].pop()
+                    for g, count in fill.comes:
+                        of_demands[s, g] += [_Slot(node, node in freed) for _ in range(count)]
+    for found in of_moves.values():
+        found.sort(key=lambda slot: (slot.frees, slot.node, slot.turn))
+    return of_moves, of_demands
 
 
 def _pair(case: Case, leavers: list[str], free: list[_Slot], neighbours: _Neighbours) -> tuple[str, _Slot]:

@@ -12,10 +12,12 @@ from typing import cast
 from msgspec import structs
 
 from islander.policy.settings import DemandMix
-from planner.models.assignment import RULES, Case, MoveVars, Term, terms_of, total, variables_of
+from planner.models.assignment import RULES
 from planner.models.classes import Classes, classes_of, pairs_of, thinned
 from planner.models.light_ortools import cp_model
 from planner.models.naming import Named, named
+from planner.models.objectives import Term, terms_of
+from planner.models.variables import Case, MoveVars, total, variables_of
 from planner.options import PlanOptions, SolveLimits
 from planner.plan import Phase
 from planner.problem import Problem
@@ -78,6 +80,8 @@ class Proposal:
     ----------
     moves, admits
         Target node by pod key and by demand key.
+    turns
+        Of pods that come to nodes on which links count: who comes first to the same node has the lowest number.
     phases
         The objectives in their order.
     status
@@ -90,6 +94,7 @@ class Proposal:
 
     moves: Mapping[str, str]
     admits: Mapping[str, str]
+    turns: Mapping[str, int]
     phases: tuple[Phase, ...]
     status: SolveStatus
     exact: bool
@@ -120,8 +125,6 @@ def stay(case: Case, v: MoveVars) -> dict[int, int]:
             values[v.room[c, node_class.spare].index] = 1
         else:
             values[v.leave[c, 0].index] = len(node_class.nodes)
-    for n in range(len(case.own)):
-        values[v.own[n, 0].index] = 1
     return values
 
 
@@ -207,7 +210,7 @@ def _solve(case: Case, limits: SolveLimits, on_progress: OnProgress | None) -> P
     places: Named = named(case, variables, best)
     proved = all(phase.status == SolveStatus.OPTIMAL for phase in phases) and not interrupted
     status = SolveStatus.OPTIMAL if proved else SolveStatus.FEASIBLE
-    return Proposal(places.moves, places.admits, tuple(phases), status, case.exact, interrupted)
+    return Proposal(places.moves, places.admits, places.turns, tuple(phases), status, case.exact, interrupted)
 
 
 def _loosened(case: Case, term: Term, phase: Phase) -> Phase:

@@ -8,7 +8,7 @@ from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.cluster.workload import Workload
-from tests.builders import a_node, a_pod, a_snapshot, a_workload, owned_by
+from tests.builders import a_node, a_pod, a_report, a_snapshot, a_workload, owned_by
 
 KINDS = ["Node", "Pod", "PodDisruptionBudget", "ReplicaSet"]
 
@@ -92,3 +92,36 @@ def irregular(nodes: int, waiting: int, seed: int = 1) -> ClusterSnapshot:
         for number in range(waiting)
     ]
     return a_snapshot(*made, *objects, *pending, kinds=KINDS)
+
+
+def bridged(nodes: int, waiting: int, seed: int = 1) -> ClusterSnapshot:
+    """Nodes of 8 in bridged pairs, which report who holds what: single GPUs split many pairs; who waits needs a pair.
+
+    One pod in seven has no owner and stays; one in five must stay in its zone.
+    """
+    random = Random(seed)
+    links = [["X" if i == j else "NV12" if i // 2 == j // 2 else "SYS" for j in range(8)] for i in range(8)]
+    objects: list[Node | Pod | Workload] = []
+    for number in range(nodes):
+        name, zone = f"n{number:03}", "ab"[number % 2]
+        used: dict[int, str] = {}
+        for pair in range(4):
+            layout = random.choice([(1,), (1,), (1,), (1,), (2,), (2,), (1, 1), (1, 1), ()])
+            gpus = random.sample([2 * pair, 2 * pair + 1], 2)
+            for size in layout:
+                workload = a_workload(f"w{number}-{gpus[0]}", replicas=2)
+                pod = a_pod(
+                    f"{workload.name}-1",
+                    gpus=size,
+                    tp=size if size > 1 else None,
+                    topology="required" if size > 1 else None,
+                    node=name,
+                    owner=owned_by(workload) if random.random() < 6 / 7 else None,
+                    node_selector={"zone": zone} if random.random() < 0.2 else None,
+                )
+                objects += [workload, pod]
+                used |= {gpus.pop(0): pod.key for _ in range(size)}
+        report = a_report(8, used=used, links=links)
+        objects.append(a_node(name, product="NVIDIA-A100-80GB-PCIe", labels={"zone": zone}, report=report))
+    pending = [a_pod(f"waits-{number:03}", gpus=2, tp=2, topology="required") for number in range(waiting)]
+    return a_snapshot(*objects, *pending, kinds=KINDS)

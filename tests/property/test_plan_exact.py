@@ -12,12 +12,15 @@ from datetime import UTC, datetime
 import pytest
 
 from islander.cluster import names
-from islander.policy.settings import PolicySettings
+from islander.policy.settings import DEFAULT_MIX, PolicySettings
+from planner.models.solve import classes_for, propose
 from planner.moves import plan_moves
 from planner.options import PlanOptions
+from planner.order import NoOrder, sequence
 from planner.outlook import after
 from planner.plan import MovePlan
 from planner.problem import problem_of
+from planner.solution import carry_out
 from planner.world import World
 from tests.brute_force import best
 from tests.random_instances import RandomCase, random_case
@@ -26,6 +29,11 @@ SETTINGS, OPTIONS = PolicySettings(), PlanOptions()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CASES = int(os.environ.get("ISLANDER_EXACT_CASES", "150"))
 BATCH = 25
+
+
+def is_bridged(seed: int) -> bool:
+    """Every third cluster is one of bridged pairs."""
+    return seed % 3 == 2
 
 
 def planned(case: RandomCase) -> MovePlan:
@@ -42,7 +50,7 @@ def admitted_by_tier(case: RandomCase, made: MovePlan) -> tuple[int, ...]:
 def test_a_plan_is_as_good_as_the_best_of_all_legal_sequences(first: int) -> None:
     """Admitted GPUs by priority, and the number of moves: not one case differs, and each one is proved."""
     for seed in range(first, first + BATCH):
-        case = random_case(seed)
+        case = random_case(seed, bridged=is_bridged(seed))
         made, right = planned(case), best(case.instance)
         assert (admitted_by_tier(case, made), len(made.steps)) == (right.admitted, right.moves), f"seed {seed}"
         assert made.solver.status == "optimal", f"seed {seed}"
@@ -50,7 +58,7 @@ def test_a_plan_is_as_good_as_the_best_of_all_legal_sequences(first: int) -> Non
 
 def test_the_random_cases_are_not_all_easy() -> None:
     """Many need moves, several of them some; links, groups, budgets and priorities all occur."""
-    cases = [random_case(seed) for seed in range(60)]
+    cases = [random_case(seed, bridged=is_bridged(seed)) for seed in range(60)]
     moves = Counter(best(case.instance).moves for case in cases)
     assert sum(count for number, count in moves.items() if number) >= 15
     assert sum(count for number, count in moves.items() if number > 1) >= 4
@@ -58,6 +66,29 @@ def test_the_random_cases_are_not_all_easy() -> None:
     assert any(len({pod.spec.priority for pod in case.instance.pending}) > 1 for case in cases)
     assert any(pod.label(names.LWS_NAME) for case in cases for pod in case.snapshot.pods)
     assert any(node.gpu_report for case in cases for node in case.snapshot.nodes)
+
+
+@pytest.mark.parametrize("bridged", [False, True])
+def test_the_model_alone_never_calls_less_than_the_best_proved(bridged: bool) -> None:
+    """No search beside the model: its proposal is never worse than the best, and where it can be carried out, equal."""
+    compared = 0
+    for seed in range(60):
+        case = random_case(seed, bridged=bridged)
+        problem, world = problem_of(case.snapshot, SETTINGS, OPTIONS), World.of(case.snapshot)
+        found = propose(problem, world, OPTIONS, DEFAULT_MIX, classes_for(problem, world, OPTIONS))
+        tiers = sorted({demand.priority for demand in problem.demands}, reverse=True)
+        admitted = [
+            sum(d.need.gpus for d in problem.demands if d.priority == tier and d.key in found.admits) for tier in tiers
+        ]
+        ordered = sequence(problem, world, found.moves, found.turns)
+        carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, found.admits)
+        right = best(case.instance)
+        if carried is not None and len(carried[1]) == len(found.admits):
+            assert (tuple(admitted), len(found.moves)) == (right.admitted, right.moves), f"seed {seed}"
+            compared += found.exact
+        elif len(tiers) == 1:
+            assert (-admitted[0], len(found.moves)) < (-right.admitted[0], right.moves), f"seed {seed}"
+    assert compared > 40
 
 
 @pytest.mark.parametrize("first", range(0, 50, BATCH))

@@ -14,9 +14,11 @@ from islander.cluster.pod import Pod
 from islander.cluster.workload import Workload
 from islander.policy.settings import DEFAULT_MIX, PolicySettings
 from planner.models import assignment
-from planner.models.assignment import RULES, Case, MoveVars, Rule, terms_of, variables_of
+from planner.models.assignment import RULES, Rule
 from planner.models.classes import classes_of
+from planner.models.objectives import terms_of
 from planner.models.solve import build, stay
+from planner.models.variables import Case, MoveVars, variables_of
 from planner.options import PlanOptions
 from planner.problem import problem_of
 from planner.world import World
@@ -166,22 +168,49 @@ def test_scarce_cpu_bounds_what_comes() -> None:
         assert possible(case, rule, {f"go[0,{site}]": 1}) is fits
 
 
-def test_one_pattern_happens_to_a_node_with_links() -> None:
-    rule = assignment.one_pattern_per_own_node
-    assert possible(linked(), rule, {"own[0,0]": 1, "own[0,1]": 0})
-    assert not possible(linked(), rule, {"own[0,0]": 1, "own[0,1]": 1})
+def class_with_links(case: Case) -> int:
+    return next(c for c, node_class in enumerate(case.classes.classes) if node_class.site in case.islands)
 
 
-def test_an_island_comes_only_where_a_pattern_frees_one() -> None:
-    case, rule = linked(), assignment.own_nodes_take_what_comes
-    patterns = case.own[0].patterns
-    pair = next(p for p, pattern in enumerate(patterns) if len(pattern.leaves) == 1 and pattern.comes)
+def pair_comes(case: Case) -> tuple[str, str]:
+    """The fill by which a pair comes when one pod has left the node with links, and the admission of that pair."""
+    ((s, islands),) = case.islands.items()
     d = next(d for d, kind in enumerate(case.classes.demands) if kind.gpus == 2)
-    come = f"admit[{d},{case.own[0].site}]"
-    assert not any(pattern.comes for pattern in patterns if not pattern.leaves)
-    others = {f"own[0,{p}]": 0 for p in range(len(patterns)) if p != pair}
-    assert possible(case, rule, others | {f"own[0,{pair}]": 1, come: 1})
-    assert not possible(case, rule, others | {f"own[0,{pair}]": 0, come: 1})
+    r = (case.leavings[class_with_links(case)] or ())[1].room
+    assert [fill.comes for fill in islands.fills[r]] == [((case.size(s, case.classes.demands[d]), 1),)]
+    return f"fill[{s},{r},0]", f"admit[{d},{s}]"
+
+
+def test_an_island_is_there_only_when_somebody_has_left() -> None:
+    case, rule = linked(), assignment.cuts_find_room
+    fill, _ = pair_comes(case)
+    c = class_with_links(case)
+    # That x leaves, and that y does, is the same but for the names of the GPUs.
+    assert [leaving.types for leaving in case.leavings[c] or ()] == [(), ((0, 1),), ((0, 2),)]
+    stays, one_leaves = ({f"leave[{c},{n}]": int(n == chosen) for n in range(3)} for chosen in range(2))
+    assert not possible(case, rule, stays | {fill: 1})
+    assert possible(case, rule, one_leaves | {fill: 1})
+
+
+def test_an_island_is_filled_by_one_demand_of_its_kind() -> None:
+    case, rule = linked(), assignment.every_fill_is_admitted
+    fill, admission = pair_comes(case)
+    assert possible(case, rule, {fill: 1, admission: 1})
+    assert not possible(case, rule, {fill: 2, admission: 1})
+
+
+def test_a_pair_comes_where_one_has_left_only_when_another_one_leaves_elsewhere() -> None:
+    rule = assignment.who_comes_back_is_another
+    nodes = [
+        a_node(n, gpus=4, product="NVIDIA-A100-80GB-PCIe", report=a_report(4, links=PAIRS, used={0: p, 2: p}))
+        for n, p in (("a", "default/x"), ("b", "default/y"))
+    ]
+    pods = [replica("x", 2, "a", tp=2), replica("y", 2, "b", tp=2), a_pod("p", gpus=2, tp=2, topology="required")]
+    case = case_of(*nodes, *pods)
+    ((s, islands),) = case.islands.items()
+    r, g = min(islands.comes_back)
+    assert possible(case, rule, {f"cut[{s},{r},{g}]": 1, "leave[0,1]": 2})
+    assert not possible(case, rule, {f"cut[{s},{r},{g}]": 1, "leave[0,1]": 1})
 
 
 def grouped() -> Case:
