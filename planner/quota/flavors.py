@@ -65,6 +65,8 @@ class FlavorPlan:
         Indices of the flavors of each queue, in its order of preference.
     replaced
         Names of the flavors that stand in the place of one that mixes products.
+    allocatable
+        GPUs that each node of the flavors says it has.
     uncovered
         GPU nodes that are in no flavor.
     """
@@ -72,6 +74,7 @@ class FlavorPlan:
     flavors: tuple[PlannedFlavor, ...]
     of_queue: Mapping[str, tuple[int, ...]]
     replaced: Mapping[str, tuple[str, ...]]
+    allocatable: Mapping[str, int]
     uncovered: tuple[str, ...]
 
 
@@ -126,6 +129,7 @@ def flavor_plan(snapshot: ClusterSnapshot, settings: PolicySettings, demands: Se
         flavors=flavors,
         of_queue={queue: tuple(index[n] for n in names_ if n in index) for queue, names_ in of_queue.items()},
         replaced={old: new for old, new in replaced.items() if old in wanted},
+        allocatable={node.name: node.allocatable.count(r) for node, r in gpu_nodes if node.name in covered},
         uncovered=tuple(sorted(node.name for node, _ in gpu_nodes if node.name not in covered)),
     )
 

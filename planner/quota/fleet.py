@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from islander.cluster.node import Node
-from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings, Shape
 from planner.quota.capacity import FlavorCapacity, Unit, capacities
 from planner.quota.flavors import FlavorPlan
 from planner.quota.membership import Membership
-from planner.quota.rooms import Kind, NodeClass, Pattern, Room, gpus_of_pattern, largest_patterns, node_classes, room_of
+from planner.quota.rooms import Kind, NodeClass, Pattern, Remains, Room, gpus_of_pattern, largest_patterns, node_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +29,15 @@ class Fleet:
         Indices of the flavors that a usable node belongs to.
     resource_of
         GPU resource of a usable node.
-    outside
-        Pods on a usable node that no quota counts; those without GPUs too.
+    remains
+        What pods that no quota counts, with GPUs or without, leave of a usable node.
     """
 
     capacities: tuple[FlavorCapacity, ...]
     nodes: Mapping[str, Node]
     flavors_of: Mapping[str, tuple[int, ...]]
     resource_of: Mapping[str, str]
-    outside: Mapping[str, tuple[Pod, ...]]
+    remains: Mapping[str, Remains]
 
     @classmethod
     def of(
@@ -70,35 +69,35 @@ class Fleet:
                 flavors_of[room.name].append(i)
                 resource_of.setdefault(room.name, capacity.resource)
         held = {pod for capacity in offers for pod, _ in capacity.held_outside}
-        outside = {
-            name: tuple(
-                pod
-                for pod in snapshot.pods_by_node.get(name, ())
-                if pod.key in held or not pod.spec.requests.count(resource_of[name])
+        nodes = {node.name: node for node in snapshot.nodes if node.name in flavors_of}
+
+        def left(node: Node) -> Remains:
+            resource = resource_of[node.name]
+            there = snapshot.pods_by_node.get(node.name, ())
+            return Remains.of(
+                node, [p for p in there if p.key in held or not p.spec.requests.count(resource)], resource
             )
-            for name in flavors_of
-        }
+
         return cls(
             capacities=offers,
-            nodes={node.name: node for node in snapshot.nodes if node.name in flavors_of},
+            nodes=nodes,
             flavors_of={name: tuple(sorted(set(indices))) for name, indices in flavors_of.items()},
             resource_of=resource_of,
-            outside=outside,
+            remains={name: left(node) for name, node in nodes.items()},
         )
 
     def rooms(self, kinds: Sequence[Kind]) -> dict[str, Room]:
         """Return the room of each usable node for replicas of some kinds."""
-        return {
-            name: room_of(node, self.outside[name], self.resource_of[name], kinds) for name, node in self.nodes.items()
-        }
+        return {name: remains.room(kinds) for name, remains in self.remains.items()}
 
-    def holds(self, shape: Shape, flavors: Collection[int]) -> bool:
-        """Return whether some node of the flavors holds a replica of a shape."""
+    def flavors_that_hold(self, shape: Shape) -> frozenset[int]:
+        """Return the flavors with a node that holds a replica of a shape."""
         kinds = (Kind(shape),)
-        return any(
-            largest_patterns(room, kinds)
+        return frozenset(
+            flavor
             for name, room in self.rooms(kinds).items()
-            if set(flavors) & set(self.flavors_of[name])
+            if largest_patterns(room, kinds)
+            for flavor in self.flavors_of[name]
         )
 
     def biggest(self, rooms: Mapping[str, Room], kinds: tuple[Kind, ...], number: int) -> frozenset[str]:

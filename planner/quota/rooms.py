@@ -77,28 +77,44 @@ class NodeClass:
     patterns: tuple[Pattern, ...]
 
 
-def room_of(node: Node, outside: Sequence[Pod], resource: str, kinds: Sequence[Kind]) -> Room:
-    """Return the room of a node beside the pods `outside`, which quota does not count."""
-    state = gpu_state(node, outside, resource)
-    used = Resources()
-    for pod in outside:
-        used = used.plus(pod.spec.requests)
-    cpu = max(0, node.allocatable.cpu_milli - used.cpu_milli)
-    memory = max(0, node.allocatable.memory_bytes - used.memory_bytes)
-    pods = max(0, node.max_pods - len(outside))
-    # The hungriest mix of replicas that the free GPUs allow, by what one GPU comes with.
-    most_cpu = max((-(-kind.cpu_milli * state.free // kind.shape.gpus) for kind in kinds), default=0)
-    most_memory = max((-(-kind.memory_bytes * state.free // kind.shape.gpus) for kind in kinds), default=0)
-    return Room(
-        hardware=state.hardware,
-        free=state.free,
-        free_sets=state.free_sets,
-        policy=state.topology_manager_policy,
-        whole=state.whole,
-        cpu_milli=cpu if cpu < most_cpu else None,
-        memory_bytes=memory if memory < most_memory else None,
-        pods=pods if pods < state.free else None,
-    )
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What pods that quota does not count leave of a node."""
+
+    state: GpuState
+    cpu_milli: int
+    memory_bytes: int
+    pods: int
+
+    @classmethod
+    def of(cls, node: Node, outside: Sequence[Pod], resource: str) -> Remains:
+        """Return what is left of a node beside the pods `outside`."""
+        used = Resources()
+        for pod in outside:
+            used = used.plus(pod.spec.requests)
+        return cls(
+            state=gpu_state(node, outside, resource),
+            cpu_milli=max(0, node.allocatable.cpu_milli - used.cpu_milli),
+            memory_bytes=max(0, node.allocatable.memory_bytes - used.memory_bytes),
+            pods=max(0, node.max_pods - len(outside)),
+        )
+
+    def room(self, kinds: Sequence[Kind]) -> Room:
+        """Return the room for replicas of some kinds."""
+        state = self.state
+        # The hungriest mix of replicas that the free GPUs allow, by what one GPU comes with.
+        most_cpu = max((-(-kind.cpu_milli * state.free // kind.shape.gpus) for kind in kinds), default=0)
+        most_memory = max((-(-kind.memory_bytes * state.free // kind.shape.gpus) for kind in kinds), default=0)
+        return Room(
+            hardware=state.hardware,
+            free=state.free,
+            free_sets=state.free_sets,
+            policy=state.topology_manager_policy,
+            whole=state.whole,
+            cpu_milli=self.cpu_milli if self.cpu_milli < most_cpu else None,
+            memory_bytes=self.memory_bytes if self.memory_bytes < most_memory else None,
+            pods=self.pods if self.pods < state.free else None,
+        )
 
 
 def holds(room: Room, kinds: Sequence[Kind], pattern: Pattern) -> bool:
@@ -202,8 +218,3 @@ def node_classes(
 def gpus_of_pattern(pattern: Pattern, kinds: Sequence[Kind]) -> int:
     """Return the GPUs that the replicas of a pattern take."""
     return sum(count * kind.shape.gpus for count, kind in zip(pattern, kinds, strict=True))
-
-
-def state_beside(node: Node, outside: Sequence[Pod], resource: str) -> GpuState:
-    """Return the GPUs of a node as replicas find them beside the pods that quota does not count."""
-    return gpu_state(node, outside, resource)
