@@ -19,6 +19,10 @@ class Code(StrEnum):
     NUMA_SPLIT = "NUMA_SPLIT"
     SHARED_GPUS = "SHARED_GPUS"
     MIG_NOT_PLACEABLE = "MIG_NOT_PLACEABLE"
+    MIG_NO_PEER = "MIG_NO_PEER"
+    MIG_INVALID = "MIG_INVALID"
+    MIG_CHANGING = "MIG_CHANGING"
+    MIG_FAILED = "MIG_FAILED"
     CLIQUE_TOO_SMALL = "CLIQUE_TOO_SMALL"
     RESERVED = "RESERVED"
     UNKNOWN_NODE = "UNKNOWN_NODE"
@@ -70,11 +74,10 @@ class MoveCode(StrEnum):
     DRAIN_WITHOUT_TARGET = "DRAIN_WITHOUT_TARGET"
     GPUS_NOT_KNOWN = "GPUS_NOT_KNOWN"
     NO_MIG_TABLE = "NO_MIG_TABLE"
-    MIG_CHANGING = "MIG_CHANGING"
-    MIG_FAILED = "MIG_FAILED"
     DRIVER_TOO_OLD = "DRIVER_TOO_OLD"
     NOT_SELECTED = "NOT_SELECTED"
     LAYOUT_NOT_LEGAL = "LAYOUT_NOT_LEGAL"
+    STALE_GPU = "STALE_GPU"
     FILE_NOT_VALID = "FILE_NOT_VALID"
 
 
@@ -149,8 +152,28 @@ REASONS: dict[Code, ReasonText] = {
     ),
     Code.MIG_NOT_PLACEABLE: ReasonText(
         "MIG device cannot be placed on this node",
-        "The node has no free MIG device of the profile, or offers MIG slices where whole GPUs are asked for.",
+        "The node has no free MIG device of the profile.",
         "Ask for a profile that the node offers, or change the node's MIG layout.",
+    ),
+    Code.MIG_NO_PEER: ReasonText(
+        "MIG devices have no way to each other",
+        "The pod splits an engine over several devices, and the node's are MIG instances: they have no peer-to-peer.",
+        "Ask for whole GPUs on a node that has some, or set the parallel sizes to 1.",
+    ),
+    Code.MIG_INVALID: ReasonText(
+        "MIG layout of the node is not uniform, so it offers no GPU",
+        "The node's MIG strategy is `single`, which wants every GPU cut into the same instances; these are not.",
+        "Cut all GPUs of the node alike, or set the device plugin's MIG strategy to `mixed`.",
+    ),
+    Code.MIG_CHANGING: ReasonText(
+        "MIG layout of the node is being changed",
+        "`nvidia.com/mig.config.state` is `pending` or `rebooting`: devices come and go, and one in use stops the change.",
+        "Wait until it is `success`.",
+    ),
+    Code.MIG_FAILED: ReasonText(
+        "last change of the node's MIG layout failed",
+        "`nvidia.com/mig.config.state` is `failed`: what the GPUs look like is not certain, and a person has to look.",
+        "Read the MIG manager's log and put the node right; a label that is only left over can be removed.",
     ),
     Code.CLIQUE_TOO_SMALL: ReasonText(
         "NVLink clique is too small for the whole group",
@@ -398,16 +421,6 @@ PLAN_REASONS: dict[MoveCode, ReasonText] = {
         "The product has no MIG, or is not in the table of placements.",
         "Cut it by hand; `nvidia-smi mig -lgipp` lists what the driver allows.",
     ),
-    MoveCode.MIG_CHANGING: ReasonText(
-        "node is being changed by the MIG manager",
-        "`nvidia.com/mig.config.state` is `pending` or `rebooting`.",
-        "Wait until it is `success`, and plan again.",
-    ),
-    MoveCode.MIG_FAILED: ReasonText(
-        "last change of the node's MIG layout failed",
-        "`nvidia.com/mig.config.state` is `failed`: what the GPUs look like now is not certain.",
-        "Look at the MIG manager's log, put the node right, and plan again.",
-    ),
     MoveCode.DRIVER_TOO_OLD: ReasonText(
         "driver of the node is too old to cut its GPUs",
         "The product, or the profile, needs a newer driver than the node's labels tell.",
@@ -422,6 +435,11 @@ PLAN_REASONS: dict[MoveCode, ReasonText] = {
         "GPU cannot be cut like this",
         "Instances overlap, start where their profile cannot, or are more than the GPU has room for.",
         "Plan again instead of editing a plan.",
+    ),
+    MoveCode.STALE_GPU: ReasonText(
+        "GPU is not what the plan was made for",
+        "It is gone, is of another product, or is cut or used differently from what the plan says.",
+        "Plan again.",
     ),
     MoveCode.FILE_NOT_VALID: ReasonText(
         "file of the plan would not be accepted, or says something else than the plan",

@@ -14,6 +14,7 @@ from islander.cluster.pod import ContainerKind, Pod
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.hardware.links import Hardware
 from islander.hardware.mig import Geometry, Placement, geometry_for, profile_of_resource
+from islander.hardware.presets import unknown_hardware
 from islander.hardware.products import parse_product_label
 from islander.policy.fit import not_schedulable
 from islander.policy.occupancy import GpuState, Source, gpu_state
@@ -202,12 +203,19 @@ def _node(node: Node, pods: Sequence[Pod], strategy: str, *, dra: bool) -> Fleet
         node=node,
         strategy=strategy,
         gpus=gpus,
-        hardware=hardware_of(node)[0],
+        hardware=_hardware(node, gpus),
         spare=_spare(node, pods, product, gpus) if takes_pods else (),
         closed=_closed(node, product, gpus, config_state, dra=dra),
         takes_pods=takes_pods,
         state=state,
     )
+
+
+def _hardware(node: Node, gpus: Sequence[FleetGpu]) -> Hardware:
+    """Return the node's links; unknown ones where the labels count instances, or fewer GPUs than the node reports."""
+    found, _ = hardware_of(node)
+    least = max((gpu.index + 1 for gpu in gpus), default=0)
+    return found if found.gpus >= least else unknown_hardware(least)
 
 
 def _gpus(node: Node, pods: Sequence[Pod], product: str, state: GpuState) -> tuple[FleetGpu, ...]:
@@ -347,9 +355,9 @@ def _closed(node: Node, product: str, gpus: Sequence[FleetGpu], config_state: st
     if blocked := not_schedulable(node):
         return Closed(blocked.code, blocked.detail)
     if config_state in _BUSY_STATES:
-        return Closed(MoveCode.MIG_CHANGING, f"{names.MIG_CONFIG_STATE} is {config_state}")
+        return Closed(Code.MIG_CHANGING, f"{names.MIG_CONFIG_STATE} is {config_state}")
     if config_state == "failed":
-        return Closed(MoveCode.MIG_FAILED, f"{names.MIG_CONFIG_STATE} is failed: look at the node first")
+        return Closed(Code.MIG_FAILED, f"{names.MIG_CONFIG_STATE} is failed: look at the node first")
     if all(gpu.geometry is None for gpu in gpus) and geometry_for(product) is None:
         return Closed(MoveCode.NO_MIG_TABLE, f"no recommendation for product {product or 'unknown'}")
     if node.label(names.MIG_CAPABLE) == "false":
