@@ -1,0 +1,67 @@
+"""The files of a plan: mig-parted's configurations, node labels, and what brings them into a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from islander.cluster import names
+from islander.hardware.mig import Geometry
+from planner.mig.fleet import FleetNode
+from planner.mig.layouts import Counts
+from planner.mig.parted import NodeConfig, config_name, node_config, parted_text
+from planner.output import yaml_text
+
+PARTED_FILE = "mig-parted.yaml"
+LABELS_FILE = "node-labels.yaml"
+POLICY_FILE = "clusterpolicy-patch.yaml"
+KUSTOMIZATION_FILE = "kustomization.yaml"
+CONFIG_MAP = "islander-mig-parted"
+OPERATOR_NAMESPACE = "gpu-operator"
+
+
+def configs_of(nodes: Mapping[str, FleetNode], layouts: Mapping[tuple[str, int], Counts]) -> dict[str, NodeConfig]:
+    """Return the configuration of each node that changes; GPUs that do not change are in it as they are."""
+    found = {}
+    for name in sorted({node for node, _ in layouts}):
+        gpus = [(gpu.index, layouts.get((name, gpu.index), gpu.counts), gpu.geometry) for gpu in nodes[name].gpus]
+        found[name] = node_config([(index, counts, _ids(geometry)) for index, counts, geometry in gpus])
+    return found
+
+
+def labels_of(configs: Mapping[str, NodeConfig]) -> dict[str, str]:
+    """Return the value of `nvidia.com/mig.config` by node."""
+    return {node: config_name(config) for node, config in configs.items()}
+
+
+def files_of(configs: Mapping[str, NodeConfig]) -> dict[str, str]:
+    """Return text by file name; nothing when no node changes."""
+    if not configs:
+        return {}
+    labels = labels_of(configs)
+    nodes = "---\n".join(
+        yaml_text({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": {names.MIG_CONFIG: value}}})
+        for node, value in labels.items()
+    )
+    policy = {"spec": {"migManager": {"config": {"name": CONFIG_MAP}}}}
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "generatorOptions": {"disableNameSuffixHash": True},
+        "configMapGenerator": [
+            {"name": CONFIG_MAP, "namespace": OPERATOR_NAMESPACE, "files": [f"config.yaml={PARTED_FILE}"]}
+        ],
+        "resources": [LABELS_FILE],
+    }
+    return {
+        PARTED_FILE: parted_text(configs),
+        LABELS_FILE: f"# The label starts the change: drain first what the plan drains.\n{nodes}",
+        POLICY_FILE: (
+            "# Names the ConfigMap to the GPU operator, once, before the labels are set:\n"
+            f"# kubectl patch clusterpolicy cluster-policy --type merge --patch-file {POLICY_FILE}\n{yaml_text(policy)}"
+        ),
+        KUSTOMIZATION_FILE: yaml_text(kustomization),
+    }
+
+
+def _ids(geometry: Geometry | None) -> tuple[str, ...]:
+    return geometry.device_ids if geometry is not None else ()
