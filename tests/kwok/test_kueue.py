@@ -2,6 +2,7 @@
 
 import pytest
 
+from planner.quota.validation import violations
 from tests.kwok.controlplane import paths
 from tests.kwok.controlplane.api import ApiError
 from tests.kwok.controlplane.cluster import ControlPlane
@@ -16,7 +17,7 @@ from tests.kwok.controlplane.queues import (
     resource_flavor,
 )
 from tests.kwok.islander_bench import IslanderBench
-from tests.kwok.queue_cases import QUEUE_CASES, WEBHOOK, QueueCase
+from tests.kwok.queue_cases import ACCEPTED, QUEUE_CASES, WEBHOOK, QueueCase
 from tests.kwok.queueing import (
     ADMISSION_GATE,
     gates,
@@ -29,16 +30,33 @@ from tests.kwok.queueing import (
     wait_refused,
     workload_condition,
 )
+from tests.kwok.random_queues import RandomQueues
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.rule} {case.name}") for case in QUEUE_CASES])
-def test_api_refuses_what_breaks_a_rule_and_accepts_what_is_just_inside(
+def test_api_and_our_rules_refuse_what_breaks_a_rule_and_accept_what_is_just_inside(
     shared_queue_plane: ControlPlane, case: QueueCase
 ) -> None:
     answer = try_out(shared_queue_plane.api, case.obj)
 
     assert answer.code == case.code, answer.message
     assert case.text in answer.message
+    broken = {violation.rule for violation in violations([case.obj], complete=())}
+    assert broken == (set() if case.code == ACCEPTED else {case.rule})
+
+
+def test_our_rules_and_the_api_agree_about_objects_drawn_by_chance(shared_queue_plane: ControlPlane) -> None:
+    api = shared_queue_plane.api
+    random_queues = RandomQueues(seed=17)
+    objects = [random_queues.draw() for _ in range(500)]
+
+    answers = api.each(lambda obj: try_out(api, obj), objects)
+
+    refused = [answer.code != ACCEPTED for answer in answers]
+    assert 100 < sum(refused) < 400
+    for obj, answer in zip(objects, answers, strict=True):
+        broken = violations([obj], complete=())
+        assert bool(broken) == (answer.code != ACCEPTED), (obj, answer.message, broken)
 
 
 def test_replica_above_the_quota_waits_and_those_in_quota_leave_a_whole_node(queue_bench: IslanderBench) -> None:

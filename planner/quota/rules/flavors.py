@@ -157,11 +157,13 @@ def _tolerations(found: KubeObject) -> Iterator[RuleViolation]:
     for toleration, path in tolerations:
         operator = toleration.get("operator") or "Equal"
         effect = toleration.get("effect")
+        if (key := text(toleration.get("key"))) and not is_label_key(key):
+            yield found.breaks("V12", f"{path}.key", f"{key!r:.80} is no label")
         if operator not in ("Equal", "Exists"):
             yield found.breaks("V12", f"{path}.operator", f"{str(operator)!r:.40} is not one of Equal, Exists")
         if not toleration.get("key") and operator != "Exists":
             yield found.breaks("V12", f"{path}.operator", "must be Exists without a key")
-        if operator == "Exists" and toleration.get("value"):
+        if operator == "Exists" and toleration.get("value") is not None:
             yield found.breaks("V12", f"{path}.value", "must be left out with Exists")
         if effect and effect not in _EFFECTS:
             yield found.breaks("V12", f"{path}.effect", f"{str(effect)!r:.40} is not one of {', '.join(_EFFECTS)}")

@@ -7,17 +7,19 @@ cohort_webhook.go, common.go.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import zip_longest
 
 from planner.quota.rules.objects import (
+    Json,
     KubeObject,
     Objects,
     RuleViolation,
     cohort_of,
     flavor_names,
     is_label_key,
+    is_label_value,
     items,
     mapping,
     numbered,
@@ -36,13 +38,15 @@ _LEAST_WEIGHT = Fraction(1, 10**9)
 _LIMITS = ("borrowingLimit", "lendingLimit")
 _GROUPS = "spec.resourceGroups"
 # Enumerations of the schema; the empty text stands for the default.
-_WORDS = {
+_WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("queueingStrategy",): ("StrictFIFO", "BestEffortFIFO"),
     ("stopPolicy",): ("None", "Hold", "HoldAndDrain"),
     ("preemption", "reclaimWithinCohort"): ("Never", "LowerPriority", "Any"),
     ("preemption", "withinClusterQueue"): ("Never", "LowerPriority", "LowerOrNewerEqualPriority"),
     ("preemption", "borrowWithinCohort", "policy"): ("Never", "LowerPriority"),
 }
+# Whether values belong to it.
+_OPERATORS = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
 _FUNGIBILITY_WORDS = ("MayStopSearch", "TryNextFlavor")
 _PREFERENCES = ("BorrowingOverPreemption", "PreemptionOverBorrowing")
 
@@ -176,19 +180,25 @@ def v8_what_is_lent_can_be_borrowed(objects: Objects) -> Iterator[RuleViolation]
 
 def v9_who_never_reclaims_cannot_borrow_by_force(objects: Objects) -> Iterator[RuleViolation]:
     """`reclaimWithinCohort: Never`, the default, excludes a policy of `borrowWithinCohort`; words are those allowed."""
+    for found in objects.of_kind("LocalQueue"):
+        yield from _words(found, (("stopPolicy",),))
     for found in objects.of_kind("ClusterQueue"):
-        for keys, allowed in _WORDS.items():
-            value: object = found.spec
-            for key in keys:
-                value = mapping(value).get(key)
-            if value is not None and value not in allowed:
-                message = f"{str(value)!r:.40} is not one of {', '.join(allowed)}"
-                yield found.breaks("V9", ".".join(("spec", *keys)), message)
+        yield from _words(found, _WORDS)
         preemption = mapping(found.spec.get("preemption"))
         policy = mapping(preemption.get("borrowWithinCohort")).get("policy") or "Never"
         if (preemption.get("reclaimWithinCohort") or "Never") == "Never" and policy != "Never":
             message = f"reclaimWithinCohort is Never, so borrowWithinCohort cannot be {policy!s:.40}"
             yield found.breaks("V9", "spec.preemption.borrowWithinCohort.policy", message)
+
+
+def _words(found: KubeObject, fields: Iterable[tuple[str, ...]]) -> Iterator[RuleViolation]:
+    for keys in fields:
+        value: object = found.spec
+        for key in keys:
+            value = mapping(value).get(key)
+        if value is not None and value not in _WORDS[keys]:
+            message = f"{str(value)!r:.40} is not one of {', '.join(_WORDS[keys])}"
+            yield found.breaks("V9", ".".join(("spec", *keys)), message)
 
 
 def v10_fungibility_is_of_this_version(objects: Objects) -> Iterator[RuleViolation]:
@@ -252,7 +262,32 @@ def v15_concurrent_admission_is_simple(objects: Objects) -> Iterator[RuleViolati
 
 
 def v16_namespaces_are_said(objects: Objects) -> Iterator[RuleViolation]:
-    """Without namespaceSelector nobody may use the queue; `{}` lets everybody in."""
+    """Without namespaceSelector nobody may use the queue, `{}` lets everybody in; else it is a selector of labels."""
+    path = "spec.namespaceSelector"
     for found in objects.of_kind("ClusterQueue"):
-        if found.spec.get("namespaceSelector") is None:
-            yield found.breaks("V16", "spec.namespaceSelector", "is missing, so no namespace may use the queue")
+        selector = found.spec.get("namespaceSelector")
+        if selector is None:
+            yield found.breaks("V16", path, "is missing, so no namespace may use the queue")
+        for key, value in mapping(mapping(selector).get("matchLabels")).items():
+            if not is_label_key(text(key)) or not is_label_value(value if isinstance(value, str) else "?"):
+                yield found.breaks("V16", f"{path}.matchLabels[{key!s:.80}]", f"{value!r:.80}: this is no label")
+        for expression, at in numbered(mapping(selector).get("matchExpressions"), f"{path}.matchExpressions"):
+            yield from _expression(found, expression, at)
+
+
+def _expression(found: KubeObject, expression: Json, path: str) -> Iterator[RuleViolation]:
+    key, operator, values = (
+        text(expression.get("key")),
+        text(expression.get("operator")),
+        items(expression.get("values")),
+    )
+    if not is_label_key(key):
+        yield found.breaks("V16", f"{path}.key", f"{key!r:.80} is no label")
+    if operator not in _OPERATORS:
+        yield found.breaks("V16", f"{path}.operator", f"{operator!s:.40} is not one of {', '.join(_OPERATORS)}")
+    elif _OPERATORS[operator] != bool(values):
+        message = f"{operator} {'needs values' if _OPERATORS[operator] else 'takes no values'}"
+        yield found.breaks("V16", f"{path}.values", message)
+    for value in values:
+        if not is_label_value(value if isinstance(value, str) else "?"):
+            yield found.breaks("V16", f"{path}.values", f"{value!r:.80} is no value of a label")

@@ -293,6 +293,40 @@ CASES: list[tuple[Change, str, str, str]] = [
         "spec.concurrentAdmissionPolicy",
     ),
     (lambda t: spec(t).pop("namespaceSelector"), "V16", QUEUE, "spec.namespaceSelector"),
+    (
+        lambda t: spec(t).update(namespaceSelector={"matchLabels": {"a b": "c"}}),
+        "V16",
+        QUEUE,
+        "spec.namespaceSelector.matchLabels[a b]",
+    ),
+    *(
+        (
+            lambda t, expression=expression: spec(t).update(namespaceSelector={"matchExpressions": [expression]}),
+            "V16",
+            QUEUE,
+            f"spec.namespaceSelector.matchExpressions[0].{field}",
+        )
+        for field, expression in (
+            ("key", {"key": "-a", "operator": "Exists"}),
+            ("operator", {"key": "a", "operator": "Like", "values": ["b"]}),
+            ("values", {"key": "a", "operator": "In"}),
+            ("values", {"key": "a", "operator": "Exists", "values": ["b"]}),
+            ("values", {"key": "a", "operator": "NotIn", "values": ["b c"]}),
+        )
+    ),
+    (lambda t: spec(t, "local").update(stopPolicy="Stop"), "V9", LOCAL, "spec.stopPolicy"),
+    (
+        lambda t: spec(t, "flavor").update(tolerations=[{"key": "a/b/c", "operator": "Exists"}]),
+        "V12",
+        FLAVOR,
+        "spec.tolerations[0].key",
+    ),
+    (
+        lambda t: spec(t, "flavor").update(tolerations=[{"key": "a", "operator": "Exists", "value": ""}]),
+        "V12",
+        FLAVOR,
+        "spec.tolerations[0].value",
+    ),
     (lambda t: t.pop("flavor"), "V17", QUEUE, "spec.resourceGroups[0].flavors[0].name"),
     (lambda t: t.pop("topology"), "V17", FLAVOR, "spec.topologyName"),
     (lambda t: t.pop("queue"), "V17", LOCAL, "spec.clusterQueue"),
