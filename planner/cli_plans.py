@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from planner.cli_quota import EPILOG as QUOTA_EPILOG
+from planner.cli_quota import quota
+from planner.cli_mig import mig
 from planner.console import Terminal, log_to_stderr
 from planner.flags import (
     As,
@@ -32,7 +35,7 @@ _SOLVER = "How long it may search"
 
 plans = typer.Typer(
     help="Plan changes; nothing is changed.",
-    short_help="Plan moves that make room.",
+    short_help="Plan moves that make room, or MIG layouts.",
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog=examples(
@@ -41,7 +44,9 @@ plans = typer.Typer(
     ),
 )
 
-PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="File that `plan moves` wrote; - is stdin.")]
+plans.command(short_help="Kueue quotas that can really be placed.", epilog=QUOTA_EPILOG)(quota)
+
+PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="File that `plan ... --output-file` wrote; - is stdin.")]
 
 
 @plans.command(
@@ -140,6 +145,15 @@ def moves(
     )
     terminal = Terminal.of_this_process(headers=not no_headers, quiet=quiet)
     return plan_to_move(source, terminal, output, options, output_file, detailed=detailed_exitcode)
+
+
+plans.command(
+    short_help="MIG layouts for the TP=1 demand.",
+    epilog=examples(
+        "PROGRAM plan mig --profile 1g.10gb=12 --profile 3g.40gb=2",
+        "PROGRAM plan mig --demand demand.yaml --snapshot cluster.json -o yaml --output-dir layouts",
+    ),
+)(mig)
 
 
 def check(

@@ -11,13 +11,17 @@ from islander.cluster.snapshot_json import KIND, SnapshotDocument
 from islander.policy.explain import PodExplanation
 from islander.policy.status import ClusterStatus
 from planner.errors import PlannerError
+from planner.mig.plan import MigPlan
 from planner.plan import MovePlan, PlanVerdict
+from planner.quota.plan import QuotaPlan
 
 KINDS: dict[str, type[msgspec.Struct]] = {
     KIND: SnapshotDocument,
     "ClusterStatus": ClusterStatus,
     "PodExplanation": PodExplanation,
     "MovePlan": MovePlan,
+    "QuotaPlan": QuotaPlan,
+    "MigPlan": MigPlan,
     "PlanVerdict": PlanVerdict,
 }
 

@@ -63,7 +63,7 @@ def demands_of(
 
     Without Kueue objects and without a policy every namespace whose pods ask for GPUs is a team.
     """
-    found, warnings = services_of(snapshot, settings)
+    found, warnings = services_of(snapshot, settings, membership)
     by_namespace: defaultdict[str, list[Service]] = defaultdict(list)
     for service in found.values():
         by_namespace[service.namespace].append(service)
@@ -77,11 +77,16 @@ def demands_of(
     return Demands(tuple(sorted(queues, key=lambda queue: queue.queue)), tuple(warnings))
 
 
-def services_of(snapshot: ClusterSnapshot, settings: PolicySettings) -> tuple[dict[str, Service], list[str]]:
-    """Return the owners of GPU pods by `namespace/Kind/name`, and what is missing to know their replicas."""
+def services_of(
+    snapshot: ClusterSnapshot, settings: PolicySettings, membership: Membership
+) -> tuple[dict[str, Service], list[str]]:
+    """Return the owners of GPU pods by `namespace/Kind/name`, and what is missing to know their replicas.
+
+    Pods that no quota counts, now or later, are nobody's demand: their GPUs are not there for quotas either.
+    """
     pods: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in snapshot.pods:
-        if not pod.finished and _whole(need_of(pod, settings), settings):
+        if not pod.finished and _whole(need_of(pod, settings), settings) and membership.queue_of(pod):
             pods[_owner_key(pod, snapshot)].append(pod)
     workloads = {f"{w.namespace}/{w.kind}/{w.name}": w for w in snapshot.workloads}
     scalers = _scalers(snapshot.autoscalers)

@@ -307,9 +307,14 @@ def _put_amount(body: Map, key: str, resource: str, amount: int) -> None:
     elif isinstance(old, ScalarString):
         body[key] = type(old)(text)
     elif old is None:
-        _append(body, key, DoubleQuotedScalarString(text))
+        _append(body, key, _scalar(text))
     else:
-        body[key] = DoubleQuotedScalarString(text)
+        body[key] = _scalar(text)
+
+
+def _scalar(text: str) -> str:
+    """Return a quantity as YAML should write it: in quotes where it would be read as a number."""
+    return DoubleQuotedScalarString(text) if text.isdecimal() else text
 
 
 def _append(body: Map, key: str, value: object) -> None:

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 
 from islander.cluster.names import API_VERSION
 from planner.plan import SnapshotFacts, SolverFacts
+from planner.quota.finding_codes import QuotaFinding
 
 # GPUs and pods as numbers; CPU and memory as Kueue writes them.
 Amount = int | str | None
@@ -24,17 +25,6 @@ class Change(Struct, frozen=True, rename="camel"):
     def same(self) -> bool:
         """Whether nothing changes."""
         return self.old == self.new
-
-
-class QuotaFinding(Struct, frozen=True, rename="camel"):
-    """Something about the objects as they are; severity is error, warning or info."""
-
-    code: str
-    severity: str
-    object: str
-    field: str
-    message: str
-    cure: str
 
 
 class WitnessPods(Struct, frozen=True, rename="camel"):
@@ -192,6 +182,8 @@ class QuotaPlan(Struct, frozen=True, rename="camel"):
         Nodes of each flavor that may fail; the witness uses none of the biggest ones.
     queues
         Rows in order of cohort, queue, flavor, resource.
+    created
+        `Kind/name` or `Kind/namespace/name` of objects that are not there yet.
     files
         Name -> text, ready for `kubectl apply -k`.
     """
@@ -204,6 +196,7 @@ class QuotaPlan(Struct, frozen=True, rename="camel"):
     outcome: str
     solver: SolverFacts
     queues: list[QueueRow]
+    created: list[str]
     teams: list[TeamRow]
     unmet: list[Unmet]
     reserve: list[Reserve]
@@ -219,6 +212,11 @@ class QuotaPlan(Struct, frozen=True, rename="camel"):
     def changed(self) -> list[QueueRow]:
         """The rows that change."""
         return [row for row in self.queues if row.changes]
+
+    @property
+    def proposes(self) -> bool:
+        """Whether applying the files would change anything."""
+        return bool(self.changed or self.created)
 
     def with_id(self) -> QuotaPlan:
         """Return the plan with the id of its content; the times of snapshot and solver are left out: they differ."""

@@ -18,8 +18,9 @@ from planner.plan_words import amount
 from planner.quota.baseline import today_of
 from planner.quota.check import check_quota
 from planner.quota.emit import files_of
+from planner.quota.options import QuotaOptions
 from planner.quota.plan import Change, FlavorRow, QuotaPlan, Reserve, TeamRow, Totals, Unmet, WitnessPods
-from planner.quota.recommend import Missing, QuotaOptions, Recommendation, pools_of, recommend
+from planner.quota.recommend import Missing, Recommendation, pools_of, recommend
 from planner.quota.rows import rows_of
 from planner.quota.sources import Key
 from planner.quota.target import Target, target_of
@@ -74,6 +75,7 @@ def plan_quota(
             time_limit_seconds=options.limits.time_limit_seconds,
         ),
         queues=rows_of(found, target, snapshot, settings),
+        created=_created(target, snapshot),
         teams=_teams(found),
         unmet=[_unmet(missing, found) for missing in found.missing],
         reserve=_reserve(found),
@@ -92,8 +94,24 @@ def plan_quota(
 
 
 def _with_outcome(plan: QuotaPlan) -> QuotaPlan:
-    outcome = "infeasible" if plan.unmet else "plan" if plan.changed else "nothing-to-do"
+    outcome = "infeasible" if plan.unmet else "plan" if plan.proposes else "nothing-to-do"
     return structs.replace(plan, outcome=outcome)
+
+
+def _created(target: Target, snapshot: ClusterSnapshot) -> list[str]:
+    """Return the objects that are not there yet; a cohort that queues name already works without one of its own."""
+    flavors = {flavor.name for flavor in snapshot.resource_flavors}
+    queues = {queue.name for queue in snapshot.cluster_queues}
+    doors = {(local.namespace, local.name) for local in snapshot.local_queues}
+    named = {cohort.name for cohort in snapshot.cohorts} | {queue.cohort for queue in snapshot.cluster_queues}
+    found = [f"ResourceFlavor/{flavor.name}" for flavor in target.flavors if flavor.name not in flavors]
+    found += [f"Cohort/{cohort.name}" for cohort in target.cohorts if cohort.name not in named]
+    found += [f"ClusterQueue/{queue.name}" for queue in target.queues if queue.name not in queues]
+    return found + [
+        f"LocalQueue/{door.namespace}/{door.name}"
+        for door in target.local_queues
+        if (door.namespace, door.name) not in doors
+    ]
 
 
 def _policy_text(options: QuotaOptions) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import gcd
 
 from islander.cluster.queues import Cohort
@@ -12,11 +12,11 @@ from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings, Shape
 from planner.models.quotas import Claim, Holder, QuotaCase, QuotaSolution, solve
 from planner.models.solve import OnProgress
-from planner.options import SolveLimits
 from planner.quota.baseline import Demands, demands_of, today_of
 from planner.quota.flavors import FlavorPlan, flavor_plan
 from planner.quota.fleet import Fleet, most_gpus
 from planner.quota.membership import Membership
+from planner.quota.options import QuotaOptions
 from planner.quota.policy_file import QuotaPolicy
 from planner.quota.rooms import Kind, Room
 from planner.quota.teams import QueueDemand, ReplicaDemand
@@ -119,22 +119,6 @@ class Recommendation:
     def most_on_one_node(self) -> int:
         """Return the most GPUs of replicas that are lost with one node."""
         return max((most_gpus(room, self.kinds) for room in self.rooms.values()), default=0)
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaOptions:
-    """Options of `plan quota`; `survive_nodes` None leaves it to the policy."""
-
-    policy: QuotaPolicy | None = None
-    survive_nodes: int | None = None
-    limits: SolveLimits = field(default_factory=SolveLimits)
-
-    @property
-    def spare(self) -> int:
-        """How many nodes of each flavor may fail."""
-        if self.survive_nodes is not None:
-            return self.survive_nodes
-        return self.policy.survive_nodes if self.policy is not None else 0
 
 
 def recommend(

@@ -247,9 +247,13 @@ def _selector(namespaces: Sequence[str]) -> tuple[Requirement, ...]:
 
 def _local_queues(snapshot: ClusterSnapshot, demands: Sequence[QueueDemand]) -> tuple[LocalQueue, ...]:
     """Return the doors of today, and one for each namespace of a team that has none to its queue."""
+    known = {queue.name for queue in snapshot.cluster_queues}
     doors = {(local.namespace, local.name): local for local in snapshot.local_queues}
     leads = {(local.namespace, local.cluster_queue) for local in snapshot.local_queues}
     for demand in demands:
+        if demand.queue in known and "LocalQueue" not in snapshot.kinds:
+            # Nobody looked for the doors of this queue.
+            continue
         for namespace in demand.namespaces:
             key = (namespace, demand.queue)
             if key not in leads and key not in doors:

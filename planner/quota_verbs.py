@@ -1,0 +1,126 @@
+"""What `plan quota` does: read, plan, show, and write the files."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from islander.policy.settings import PolicySettings
+from planner.console import Terminal
+from planner.errors import PlannerError
+from planner.output import Format, document_of, json_text, yaml_text
+from planner.plan_file import write_output
+from planner.quota.options import QuotaOptions
+from planner.quota.plan import QuotaPlan
+from planner.quota.sources import yaml_sources
+from planner.render import quota as showing
+from planner.render.table import Table, markdown_text
+from planner.solve_progress import SolveProgress
+from planner.source import Source
+from planner.verbs import read_source, warn, wrote_document, wrote_table
+
+PROPOSED, NOT_IN_FULL, INTERRUPTED = 2, 3, 130
+_INTERRUPTED_WARNING = "the search was interrupted"
+_YAML_ENDINGS = (".yaml", ".yml")
+# Tables for people end here; -o wide shows everything.
+_ROWS_SHOWN = 40
+
+
+def plan_quotas(
+    source: Source,
+    terminal: Terminal,
+    output: Format,
+    options: QuotaOptions,
+    *,
+    directory: Path | None = None,
+    file: Path | None = None,
+    detailed: bool = False,
+) -> int:
+    """Print a `QuotaPlan`, write its files to `directory` and itself to `file`, and return the exit code."""
+    # The solver takes long to load; nothing else does without it.
+    from planner.quota.planning import plan_quota
+
+    snapshot = read_source(source, terminal)
+    sources = yaml_sources(source.files)
+    try:
+        with SolveProgress(terminal) as progress:
+            plan = plan_quota(snapshot, PolicySettings(), options, datetime.now(UTC), progress, sources)
+    except KeyboardInterrupt:
+        terminal.note("interrupted before any quotas were found")
+        return INTERRUPTED
+    warn(plan.warnings, terminal)
+    if file is not None:
+        kind = file.with_suffix("") if file.suffix == ".gz" else file
+        write_output((yaml_text if kind.suffix in _YAML_ENDINGS else json_text)(document_of(plan)), file)
+    if directory is not None:
+        write_files(plan, directory)
+    show(plan, terminal, output)
+    if file is not None:
+        terminal.note(f"wrote {file}")
+    if directory is not None and plan.files:
+        terminal.note(f"wrote {', '.join(plan.files)} to {directory}; look at them, then: kubectl apply -k {directory}")
+    return exit_code(plan, detailed=detailed)
+
+
+def show(plan: QuotaPlan, terminal: Terminal, output: Format) -> None:
+    """Print a plan in the format asked for."""
+    if wrote_document(plan, terminal, output):
+        return
+    if output is Format.MARKDOWN:
+        terminal.write(plan_markdown(plan))
+    elif not wrote_table(showing.quota_table(plan, wide=True), terminal, output):
+        print_plan(plan, terminal, wide=output is Format.WIDE)
+
+
+def print_plan(plan: QuotaPlan, terminal: Terminal, *, wide: bool = False) -> None:
+    """Print a plan for people."""
+    terminal.lines([*showing.title_lines(plan), showing.identity_line(plan)])
+    for table in _tables(plan, wide=wide):
+        shown = Table(table.columns, table.rows if wide else table.rows[:_ROWS_SHOWN])
+        if not table.rows:
+            continue
+        terminal.lines([""])
+        terminal.table(shown)
+        if len(shown.rows) < len(table.rows):
+            terminal.lines([f"{len(table.rows) - len(shown.rows)} more rows; -o wide shows all"])
+
+
+def plan_markdown(plan: QuotaPlan) -> str:
+    """Return a plan as Markdown, ready for a merge request."""
+    lines = [str(line) for line in (*showing.title_lines(plan), showing.identity_line(plan))]
+    blocks = [f"**{lines[0]}**", "  \n".join(lines[1:])]
+    blocks += [markdown_text(table) for table in _tables(plan, wide=False) if table.rows]
+    return "\n\n".join(block.rstrip("\n") for block in blocks) + "\n"
+
+
+def _tables(plan: QuotaPlan, *, wide: bool) -> list[Table]:
+    tables = [showing.quota_table(plan, wide=wide), showing.flavor_table(plan), showing.unmet_table(plan)]
+    tables.append(showing.finding_table(plan))
+    return [*tables, showing.witness_table(plan), showing.phase_table(plan)] if wide else tables
+
+
+def write_files(plan: QuotaPlan, directory: Path) -> None:
+    """Write the files of a plan; the directory is made when it is not there.
+
+    Raises
+    ------
+    PlannerError
+        A file cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in plan.files.items():
+            (directory / name).write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise PlannerError(f"--output-dir {directory}: {problem.strerror}") from problem
+
+
+def exit_code(plan: QuotaPlan, *, detailed: bool) -> int:
+    """Return the exit code that a plan ends with."""
+    if any(warning.startswith(_INTERRUPTED_WARNING) for warning in plan.warnings):
+        return INTERRUPTED
+    if not detailed:
+        return 0
+    if plan.unmet:
+        return NOT_IN_FULL
+    return PROPOSED if plan.proposes else 0
