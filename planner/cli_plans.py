@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from planner.cli_mig import mig
 from planner.cli_quota import EPILOG as QUOTA_EPILOG
 from planner.cli_quota import quota
-from planner.cli_mig import mig
 from planner.console import Terminal, log_to_stderr
 from planner.flags import (
     As,

@@ -6,7 +6,7 @@ import gzip
 import re
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ruamel.yaml.error import YAMLError
 
 from islander.cluster.names import API_VERSION
 from planner.errors import PlannerError
+from planner.mig.plan import MigPlan
 from planner.output import document_of, json_text, yaml_text
 from planner.plan import MovePlan
 
@@ -25,32 +26,52 @@ _GZIP = b"\x1f\x8b"
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
+AnyPlan = MovePlan | MigPlan
+PLAN_KINDS: Mapping[str, type[AnyPlan]] = {"MovePlan": MovePlan, "MigPlan": MigPlan}
+"""The kinds of plans that there are files of."""
+
+
 def read_plan(name: str) -> MovePlan:
-    """Return the plan of a file, JSON or YAML, `.gz` or plain; `-` is stdin.
+    """Return the plan of moves of a file, JSON or YAML, `.gz` or plain; `-` is stdin.
 
     Raises
     ------
     PlannerError
         The file cannot be read, or is no plan of moves.
     """
+    plan = read_any_plan(name)
+    if not isinstance(plan, MovePlan):
+        raise PlannerError(f"{'stdin' if name == '-' else name}: is a {plan.kind}; a MovePlan is needed here")
+    return plan
+
+
+def read_any_plan(name: str) -> AnyPlan:
+    """Return the plan of a file, whatever kind of plan it is.
+
+    Raises
+    ------
+    PlannerError
+        The file cannot be read, or is no plan.
+    """
     where = "stdin" if name == "-" else name
     document = _document(_bytes(name, where), where)
     if not isinstance(document, dict) or "kind" not in document:
         raise PlannerError(f"{where}: not a plan; `islander plan moves --output-file FILE` writes one")
-    if document["kind"] != "MovePlan":
-        raise PlannerError(f"{where}: {str(document['kind'])[:40]!r} is no kind of plan, MovePlan is")
+    kind = str(document["kind"])
+    if kind not in PLAN_KINDS:
+        raise PlannerError(f"{where}: {kind[:40]!r} is no kind of plan; there are {', '.join(PLAN_KINDS)}")
     if document.get("apiVersion") != API_VERSION:
         version = str(document.get("apiVersion"))[:40]
         raise PlannerError(f"{where}: apiVersion {version!r} is not {API_VERSION}; plan again with this release")
     if bad := next((text for text in _texts(document) if _INVISIBLE.search(text)), None):
         raise PlannerError(f"{where}: {bad[:60]!a} holds control characters, which no name has; plan again")
     try:
-        return msgspec.convert(document, MovePlan)
+        return msgspec.convert(document, PLAN_KINDS[kind])
     except msgspec.ValidationError as problem:
-        raise PlannerError(f"{where}: not a whole MovePlan: {problem}; plan again") from problem
+        raise PlannerError(f"{where}: not a whole {kind}: {problem}; plan again") from problem
 
 
-def write_plan(plan: MovePlan, file: Path) -> None:
+def write_plan(plan: AnyPlan, file: Path) -> None:
     """Write a plan: YAML when the name says so, JSON otherwise; `.gz` is compressed.
 
     Raises

@@ -13,11 +13,12 @@ from islander.policy.settings import PolicySettings
 from planner.check import check_plan
 from planner.console import Terminal
 from planner.errors import PlannerError
+from planner.mig.plan import MigPlan
 from planner.options import PlanOptions
 from planner.output import Format
 from planner.pictures import NodePicture, pictures
 from planner.plan import MovePlan, PlanVerdict
-from planner.plan_file import read_plan, write_output, write_plan
+from planner.plan_file import AnyPlan, read_any_plan, read_plan, write_output, write_plan
 from planner.plan_words import amount
 from planner.render import moves as showing
 from planner.render.table import Column, Table, markdown_text
@@ -133,23 +134,40 @@ def plan_markdown(plan: MovePlan, drawn: list[NodePicture], terminal: Terminal) 
 
 
 def judge_plan(name: str, source: Source, terminal: Terminal, output: Format) -> int:
-    """Print the `PlanVerdict` on a plan and return the exit code: 4 when it does not hold."""
-    plan, snapshot = _plan_and_cluster(name, source, terminal)
-    verdict = check_plan(plan, snapshot, PolicySettings())
+    """Print the `PlanVerdict` on a plan of any kind and return the exit code: 4 when it does not hold."""
+    plan = read_any_plan(name)
+    snapshot = _cluster_beside(name, source, terminal)
+    verdict = verdict_on(plan, snapshot)
     verdict = structs.replace(verdict, warnings=[*doubts(plan, datetime.now(UTC)), *verdict.warnings])
     warn(verdict.warnings, terminal)
     if not wrote_document(verdict, terminal, output) and not wrote_table(_violation_table(verdict), terminal, output):
-        waves = len({step.wave for step in plan.steps})
-        size = f"{amount(len(plan.steps), 'step')} in {amount(waves, 'wave')}"
         if verdict.valid:
-            terminal.lines([f"{plan.id} holds: {size}, {len(plan.admits)} admitted"])
+            terminal.lines([f"{plan.id} holds: {_size(plan)}"])
         else:
             terminal.lines([f"{plan.id} does not hold: {amount(len(verdict.violations), 'violation')}", ""])
             terminal.table(_violation_table(verdict))
     return 0 if verdict.valid else NOT_VALID
 
 
-def doubts(plan: MovePlan, now: datetime) -> list[str]:
+def verdict_on(plan: AnyPlan, snapshot: ClusterSnapshot) -> PlanVerdict:
+    """Return the verdict of the judge of the plan's kind."""
+    if isinstance(plan, MigPlan):
+        from planner.mig.check import check_mig_plan
+
+        return check_mig_plan(plan, snapshot, PolicySettings())
+    return check_plan(plan, snapshot, PolicySettings())
+
+
+def _size(plan: AnyPlan) -> str:
+    if isinstance(plan, MigPlan):
+        cost = plan.cost
+        cut = f"{amount(cost.gpus_changed, 'GPU')} of {amount(cost.nodes_changed, 'node')} cut anew"
+        return f"{cut}, {amount(cost.pods_drained, 'pod')} drained first"
+    waves = len({step.wave for step in plan.steps})
+    return f"{amount(len(plan.steps), 'step')} in {amount(waves, 'wave')}, {len(plan.admits)} admitted"
+
+
+def doubts(plan: AnyPlan, now: datetime) -> list[str]:
     """Return what speaks for making a new plan, whatever the cluster looks like."""
     found = []
     if plan.with_id().id != plan.id:
@@ -187,11 +205,6 @@ def write_report(name: str, source: Source, terminal: Terminal, file: Path | Non
 def named_source(source: Source) -> bool:
     """Return whether some flag says where the cluster comes from."""
     return bool(source.files or source.extender or source.kubeconfig or source.context)
-
-
-def _plan_and_cluster(name: str, source: Source, terminal: Terminal) -> tuple[MovePlan, ClusterSnapshot]:
-    plan = read_plan(name)
-    return plan, _cluster_beside(name, source, terminal)
 
 
 def _cluster_beside(name: str, source: Source, terminal: Terminal) -> ClusterSnapshot:

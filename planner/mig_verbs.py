@@ -1,0 +1,165 @@
+"""What `plan mig` does: read the cluster, plan, show, write the files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from islander.policy.settings import PolicySettings
+from planner.console import Terminal
+from planner.errors import PlannerError
+from planner.mig.demand_file import read_demand
+from planner.mig.options import MigOptions, wanted_profile
+from planner.mig.plan import MigPlan
+from planner.options import SolveLimits
+from planner.output import Format
+from planner.plan_file import write_plan
+from planner.plan_verbs import INTERRUPTED, NOT_IN_FULL, PROPOSED
+from planner.render import mig as showing
+from planner.render.table import Table, markdown_text
+from planner.solve_progress import SolveProgress
+from planner.source import Source
+from planner.verbs import read_source, warn, wrote_document, wrote_table
+
+_INTERRUPTED_WARNING = "the search was interrupted"
+# Tables for people end here; -o wide shows everything.
+_ROWS_SHOWN = 20
+
+
+def asked_options(
+    profiles: Sequence[str],
+    demand: Path | None,
+    *,
+    allow_drain: bool,
+    nodes: str,
+    strategy: str,
+    limits: SolveLimits,
+) -> MigOptions:
+    """Return the options that the flags give.
+
+    Raises
+    ------
+    PlannerError
+        A profile is none, or the demand file is not what it must be.
+    """
+    wanted = [wanted_profile(text) for text in profiles]
+    from_file, models = read_demand(demand) if demand is not None else ((), ())
+    return MigOptions(
+        profiles=(*wanted, *from_file),
+        models=models,
+        asked=bool(profiles) or demand is not None,
+        allow_drain=allow_drain,
+        nodes=nodes,
+        strategy=strategy,
+        limits=limits,
+    )
+
+
+def plan_to_cut(
+    source: Source,
+    terminal: Terminal,
+    output: Format,
+    options: MigOptions,
+    file: Path | None,
+    folder: Path | None,
+    *,
+    detailed: bool = False,
+) -> int:
+    """Print a `MigPlan`, write it and its files where asked, and return the exit code."""
+    # The solver takes long to load; every other verb does without it.
+    from planner.mig.planning import plan_mig
+
+    snapshot = read_source(source, terminal)
+    try:
+        with SolveProgress(terminal) as progress:
+            plan = plan_mig(snapshot, PolicySettings(), options, datetime.now(UTC), progress)
+    except KeyboardInterrupt:
+        terminal.note("interrupted before any plan was found")
+        return INTERRUPTED
+    warn(plan.warnings, terminal)
+    if file is not None:
+        write_plan(plan, file)
+    if folder is not None:
+        write_files(plan, folder)
+    if not wrote_document(plan, terminal, output):
+        if output is Format.MARKDOWN:
+            terminal.write(plan_markdown(plan))
+        elif not wrote_table(showing.gpu_table(plan, wide=True), terminal, output):
+            print_plan(plan, terminal, wide=output is Format.WIDE)
+    _tell_what_next(plan, terminal, file, folder)
+    return exit_code(plan, detailed=detailed)
+
+
+def exit_code(plan: MigPlan, *, detailed: bool) -> int:
+    """Return the exit code that a plan ends with."""
+    if any(warning.startswith(_INTERRUPTED_WARNING) for warning in plan.warnings):
+        return INTERRUPTED
+    if not detailed:
+        return 0
+    if plan.unmet or plan.outcome in ("infeasible", "no-answer-in-time"):
+        return NOT_IN_FULL
+    return PROPOSED if plan.node_labels else 0
+
+
+def write_files(plan: MigPlan, folder: Path) -> None:
+    """Write the plan's files into a directory, which is made when it is not there.
+
+    Raises
+    ------
+    PlannerError
+        A file cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in plan.files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise PlannerError(f"--output-dir {folder}: {problem.strerror or problem}") from problem
+
+
+def print_plan(plan: MigPlan, terminal: Terminal, *, wide: bool = False) -> None:
+    """Print a plan for people: what it achieves, the demand, the GPUs, who leaves first, what is missing."""
+    terminal.lines([*showing.title_lines(plan), showing.identity_line(plan)])
+    tables = [showing.demand_table(plan, wide=wide), showing.gpu_table(plan, wide=wide, alike=not wide)]
+    tables += [showing.drain_table(plan), showing.unmet_table(plan)]
+    if wide:
+        tables += [showing.not_target_table(plan), showing.label_table(plan), showing.phase_table(plan)]
+    for table in tables:
+        _print_table(table, terminal, wide=wide)
+    told = [] if wide else [showing.not_target_line(plan)]
+    lines = [line for line in (*told, *showing.suggestion_lines(plan)) if line]
+    terminal.lines(["", *lines] if lines else [])
+
+
+def plan_markdown(plan: MigPlan) -> str:
+    """Return a plan as Markdown, ready for a merge request."""
+    lines = [str(line) for line in (*showing.title_lines(plan), showing.identity_line(plan))]
+    blocks = [f"**{lines[0]}**", "  \n".join(lines[1:])]
+    tables = [showing.demand_table(plan), showing.gpu_table(plan, alike=True), showing.drain_table(plan)]
+    tables += [showing.unmet_table(plan), showing.label_table(plan)]
+    blocks += [markdown_text(table) for table in tables if table.rows]
+    blocks += [showing.not_target_line(plan), "  \n".join(line.strip() for line in showing.suggestion_lines(plan))]
+    return "\n\n".join(block.rstrip("\n") for block in blocks if block) + "\n"
+
+
+def _print_table(table: Table, terminal: Terminal, *, wide: bool) -> None:
+    if not table.rows:
+        return
+    terminal.lines([""])
+    shown = Table(table.columns, table.rows if wide else table.rows[:_ROWS_SHOWN])
+    terminal.table(shown)
+    if len(shown.rows) < len(table.rows):
+        terminal.lines([f"{len(table.rows) - len(shown.rows)} more rows; -o wide shows all"])
+
+
+def _tell_what_next(plan: MigPlan, terminal: Terminal, file: Path | None, folder: Path | None) -> None:
+    if file is not None:
+        terminal.note(f"wrote {file}")
+    if folder is not None and plan.files:
+        terminal.note(f"wrote {', '.join(sorted(plan.files))} to {folder}; drain first, then kubectl apply -k {folder}")
+    elif plan.files:
+        terminal.note("the files for it: --output-dir DIR")
+    if plan.node_labels:
+        name = str(file) if file is not None else "PLAN (write it with --output-file)"
+        terminal.note(f"it expires at {plan.expires_at}; judge it again: islander check {name}")
