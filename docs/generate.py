@@ -23,6 +23,9 @@ from islander.hardware.islands import disjoint_islands, largest_island
 from islander.hardware.presets import PRESETS
 from islander.hardware.products import PRODUCTS
 from islander.policy.reasons import IMMOVABLE_REASONS, PLAN_REASONS, REASONS, Code, MoveCode, ReasonText
+from planner.quota.finding_codes import FINDINGS, FindingCode
+
+Reasons = Mapping[Code, ReasonText] | Mapping[MoveCode, ReasonText] | Mapping[FindingCode, ReasonText]
 
 ROOT = Path(__file__).parents[1]
 MARKER = "<!-- generated: `make docs` writes what follows -->\n"
@@ -30,16 +33,17 @@ END = "<!-- end -->\n"
 
 
 def codes() -> str:
-    """Return the reason codes with sentence, cause and cure, in three lists."""
-    lists: list[tuple[str, Mapping[Code, ReasonText] | Mapping[MoveCode, ReasonText]]] = [
+    """Return the reason codes with sentence, cause and cure, list by list."""
+    lists: list[tuple[str, Reasons]] = [
         ("Why a pod does not fit on a node", REASONS),
         ("Why a pod does not move", IMMOVABLE_REASONS),
         ("Why a plan is not made, or does not hold", PLAN_REASONS),
+        ("What is wrong with quotas", FINDINGS),
     ]
     return "\n".join(f"## {title}\n\n{_reasons(reasons)}" for title, reasons in lists)
 
 
-def _reasons(reasons: Mapping[Code, ReasonText] | Mapping[MoveCode, ReasonText]) -> str:
+def _reasons(reasons: Reasons) -> str:
     blocks = []
     for code, text in reasons.items():
         tail = "kube-scheduler's preemption can cure it." if text.curable_by_preemption else ""

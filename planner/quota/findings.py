@@ -36,6 +36,7 @@ from planner.quota.queue_findings import (
     who_waits_for_whom,
     workloads_above_quota,
 )
+from planner.quota.rules.objects import RuleViolation
 from planner.quota.teams import QueueDemand
 from planner.quota.validation import manifests_of, violations
 
@@ -43,8 +44,6 @@ __all__ = ["FINDINGS", "FindingCode", "QuotaFinding", "Severity", "below_reserva
 
 _KUEUE = "kueue.x-k8s.io/"
 _OLD_VERSIONS = ("v1beta1", "v1alpha1")
-# Rules that Kueue itself does not enforce: what they are about is accepted and then does nothing.
-_LENIENT_RULES = ("V8", "V16")
 
 
 def findings_of(
@@ -81,10 +80,20 @@ def findings_of(
 def broken_rules(case: Inspection) -> Iterator[QuotaFinding]:
     """Yield what breaks the rules V1 to V19, where the snapshot has the objects as they were written."""
     for broken in violations(manifests_of(case.snapshot), complete=case.snapshot.kinds):
-        lenient = broken.rule in _LENIENT_RULES or (broken.rule == "V7" and broken.object.startswith("Cohort/"))
-        severity = Severity.WARNING if lenient else Severity.ERROR
+        severity = Severity.WARNING if _is_accepted(broken) else Severity.ERROR
         message = f"{broken.rule}: {broken.message}"
         yield finding(CODE_OF_RULE[broken.rule], severity, broken.object, broken.field, message)
+
+
+def _is_accepted(broken: RuleViolation) -> bool:
+    """Return whether Kueue takes it, and then does less than was meant."""
+    match broken.rule:
+        case "V7":
+            return broken.object.startswith("Cohort/")
+        case "V16":
+            return broken.field == "spec.namespaceSelector"
+        case _:
+            return broken.rule == "V8"
 
 
 def old_versions(case: Inspection) -> Iterator[QuotaFinding]:
