@@ -113,8 +113,6 @@ class World:
         return self._around[0]
 
     def _neighbours(self, base: Neighbourhood | None) -> Neighbourhood:
-        return Neighbourhood.among(
-            nodes=dict(self.nodes),
-            pods=dict(self.pods_on),
-            namespace_labels=base.namespace_labels if base is not None else {},
-        )
+        if base is None:
+            return Neighbourhood.among(nodes=dict(self.nodes), pods=dict(self.pods_on), namespace_labels={})
+        return base.with_pods(dict(self.pods_on))

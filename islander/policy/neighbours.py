@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 
 from islander.cluster.node import Node
 from islander.cluster.pod import HostPort, Pod, PodTerm, SpreadConstraint
 from islander.cluster.snapshot import ClusterSnapshot
+from islander.policy.domains import (
+    ANYWHERE,
+    Domain,
+    Domains,
+    Owned,
+    Repulsion,
+    changed,
+    domains_of,
+    has_another,
+    repelling_domains,
+    selected_domains,
+    term_selects,
+)
 from islander.policy.selectors import selects, unmatched_key
+
+Labels = tuple[tuple[str, str], ...]
+# Yields in which domains a pod on a node counts, with its key.
+_Counted = Callable[[Node, Pod], Iterable[tuple[Domain, str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +49,11 @@ class Neighbourhood:
     pods: dict[str, tuple[Pod, ...]]
     namespace_labels: dict[str, dict[str, str]]
     repelling: tuple[tuple[Node, Pod], ...]
+    _before: Neighbourhood | None = field(default=None, repr=False, compare=False)
+    _touched: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    _index: list[Repulsion] = field(default_factory=list, repr=False, compare=False)
+    _closed: dict[tuple[str, Labels], Domains] = field(default_factory=dict, repr=False, compare=False)
+    _selected: dict[Owned, Domains] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, snapshot: ClusterSnapshot) -> Neighbourhood:
@@ -49,14 +72,22 @@ class Neighbourhood:
         namespace_labels: dict[str, dict[str, str]],
     ) -> Neighbourhood:
         """Return the neighbourhood of these pods on these nodes."""
-        repelling = tuple(
-            (nodes[name], pod)
-            for name, there in pods.items()
-            if name in nodes
-            for pod in there
-            if pod.spec.pod_anti_affinity
+        return cls(nodes, pods, namespace_labels, tuple(_repelling(nodes, pods, pods)))
+
+    def with_pods(self, pods: dict[str, tuple[Pod, ...]]) -> Neighbourhood:
+        """Return the neighbourhood with pods placed anew; few nodes should have others than now.
+
+        What was found out about all other nodes is kept.
+        """
+        if self._before is not None:
+            return self._before.with_pods(pods)
+        touched = tuple(
+            name for name in {**self.pods, **pods} if name in self.nodes and pods.get(name) is not self.pods.get(name)
         )
-        return cls(nodes, pods, namespace_labels, repelling)
+        others = set(touched)
+        staying = (pair for pair in self.repelling if pair[0].name not in others)
+        repelling = (*staying, *_repelling(self.nodes, pods, touched))
+        return Neighbourhood(self.nodes, pods, self.namespace_labels, repelling, self, touched)
 
     def others(self, pod: Pod) -> Iterator[tuple[Node, Pod]]:
         """Yield every bound pod but this one, with its node."""
@@ -65,6 +96,53 @@ class Neighbourhood:
                 for other in pods:
                     if other.key != pod.key:
                         yield node, other
+
+    def closed_to(self, pod: Pod) -> Domains:
+        """Return the domains that anti-affinities of bound pods close to a pod, its own among them."""
+        alike = (pod.namespace, pod.labels)
+        found = self._closed.get(alike)
+        if found is None:
+            if self._before is None:
+                if not self._index:
+                    self._index.append(Repulsion(self.repelling))
+                found = self._index[0].domains(pod, self.namespace_labels)
+            else:
+                closed = partial(repelling_domains, candidate=pod, namespace_labels=self.namespace_labels)
+                found = changed(self._before.closed_to(pod), self._changes(closed))
+            self._closed[alike] = found
+        return found
+
+    def selected(self, term: PodTerm, own_namespace: str) -> Domains:
+        """Return the domains in which bound pods run that a term selects."""
+        found = self._selected.get((own_namespace, term))
+        if found is None:
+            counted = partial(selected_domains, term, own_namespace, self.namespace_labels)
+            if self._before is None:
+                there = (
+                    (self.nodes[name], pod) for name, pods in self.pods.items() if name in self.nodes for pod in pods
+                )
+                found = domains_of(pair for node, pod in there for pair in counted(node, pod))
+            else:
+                found = changed(self._before.selected(term, own_namespace), self._changes(counted))
+            self._selected[own_namespace, term] = found
+        return found
+
+    def _changes(self, counted: _Counted) -> Iterator[tuple[Domain, str, int]]:
+        """Yield how counts change from the neighbourhood before, on the nodes that are touched."""
+        before = {} if self._before is None else self._before.pods
+        for name in self._touched:
+            for pods, more in ((before.get(name, ()), -1), (self.pods.get(name, ()), 1)):
+                for pod in pods:
+                    for domain, key in counted(self.nodes[name], pod):
+                        yield domain, key, more
+
+
+def _repelling(
+    nodes: dict[str, Node], pods: dict[str, tuple[Pod, ...]], names: Iterable[str]
+) -> Iterator[tuple[Node, Pod]]:
+    for name in names:
+        if name in nodes:
+            yield from ((nodes[name], pod) for pod in pods.get(name, ()) if pod.spec.pod_anti_affinity)
 
 
 def affinity_fails(pod: Pod, node: Node, around: Neighbourhood) -> bool:
@@ -82,38 +160,21 @@ def _affinity_holds(term: PodTerm, pod: Pod, node: Node, around: Neighbourhood) 
     if _meets(term, pod, node, around):
         return True
     # The first pod of a group that is attracted to itself may go anywhere (kube-scheduler, interpodaffinity).
-    matches_itself = _term_selects(term, pod.namespace, pod, around)
-    return matches_itself and not any(
-        _term_selects(term, pod.namespace, other, around) for _, other in around.others(pod)
-    )
+    matches_itself = term_selects(term, pod.namespace, pod, around.namespace_labels)
+    return matches_itself and not has_another(around.selected(term, pod.namespace), ANYWHERE, pod.key)
 
 
 def _meets(term: PodTerm, pod: Pod, node: Node, around: Neighbourhood) -> bool:
     """Return whether a pod that the term selects runs in the node's domain."""
-    domain = node.label(term.topology_key)
-    return domain is not None and any(
-        there.label(term.topology_key) == domain and _term_selects(term, pod.namespace, other, around)
-        for there, other in around.others(pod)
-    )
+    value = node.label(term.topology_key)
+    if value is None:
+        return False
+    return has_another(around.selected(term, pod.namespace), (term.topology_key, value), pod.key)
 
 
 def _repelled_by_others(pod: Pod, node: Node, around: Neighbourhood) -> bool:
-    return any(
-        there.label(term.topology_key) is not None
-        and there.label(term.topology_key) == node.label(term.topology_key)
-        and _term_selects(term, other.namespace, pod, around)
-        for there, other in around.repelling
-        if other.key != pod.key
-        for term in other.spec.pod_anti_affinity
-    )
-
-
-def _term_selects(term: PodTerm, own_namespace: str, candidate: Pod, around: Neighbourhood) -> bool:
-    named = term.namespaces or (() if term.namespace_selector is not None else (own_namespace,))
-    in_namespace = candidate.namespace in named or selects(
-        term.namespace_selector, around.namespace_labels.get(candidate.namespace, {})
-    )
-    return in_namespace and selects(term.selector, dict(candidate.labels))
+    domains = around.closed_to(pod)
+    return any(has_another(domains, label, pod.key) for label in node.labels)
 
 
 def spread_fails(pod: Pod, node: Node, around: Neighbourhood) -> bool:
