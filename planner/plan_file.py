@@ -19,6 +19,7 @@ from planner.errors import PlannerError
 from planner.mig.plan import MigPlan
 from planner.output import document_of, json_text, yaml_text
 from planner.plan import MovePlan
+from planner.quota.plan import QuotaPlan
 
 _YAML_ENDINGS = (".yaml", ".yml")
 _GZIP = b"\x1f\x8b"
@@ -26,8 +27,8 @@ _GZIP = b"\x1f\x8b"
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-AnyPlan = MovePlan | MigPlan
-PLAN_KINDS: Mapping[str, type[AnyPlan]] = {"MovePlan": MovePlan, "MigPlan": MigPlan}
+AnyPlan = MovePlan | MigPlan | QuotaPlan
+PLAN_KINDS: Mapping[str, type[AnyPlan]] = {"MovePlan": MovePlan, "MigPlan": MigPlan, "QuotaPlan": QuotaPlan}
 """The kinds of plans that there are files of."""
 
 

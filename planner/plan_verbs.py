@@ -20,6 +20,7 @@ from planner.pictures import NodePicture, pictures
 from planner.plan import MovePlan, PlanVerdict
 from planner.plan_file import AnyPlan, read_any_plan, read_plan, write_output, write_plan
 from planner.plan_words import amount
+from planner.quota.plan import QuotaPlan
 from planner.render import moves as showing
 from planner.render.table import Column, Table, markdown_text
 from planner.solve_progress import SolveProgress
@@ -155,6 +156,10 @@ def verdict_on(plan: AnyPlan, snapshot: ClusterSnapshot) -> PlanVerdict:
         from planner.mig.check import check_mig_plan
 
         return check_mig_plan(plan, snapshot, PolicySettings())
+    if isinstance(plan, QuotaPlan):
+        from planner.quota.check import check_quota
+
+        return check_quota(plan, snapshot, PolicySettings())
     return check_plan(plan, snapshot, PolicySettings())
 
 
@@ -163,6 +168,9 @@ def _size(plan: AnyPlan) -> str:
         cost = plan.cost
         cut = f"{amount(cost.gpus_changed, 'GPU')} of {amount(cost.nodes_changed, 'node')} cut anew"
         return f"{cut}, {amount(cost.pods_drained, 'pod')} drained first"
+    if isinstance(plan, QuotaPlan):
+        guaranteed = sum(pods.pods * pods.gpus for row in plan.queues for pods in row.witness)
+        return f"{amount(len(plan.changed), 'quota')} to change, {guaranteed} GPUs guaranteed at the same time"
     waves = len({step.wave for step in plan.steps})
     return f"{amount(len(plan.steps), 'step')} in {amount(waves, 'wave')}, {len(plan.admits)} admitted"
 

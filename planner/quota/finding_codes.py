@@ -23,6 +23,7 @@ class FindingCode(StrEnum):
     QUOTA_ABOVE_CAPACITY = "QUOTA_ABOVE_CAPACITY"
     REQUEST_LARGER_THAN_NODE = "REQUEST_LARGER_THAN_NODE"
     QUOTA_NOT_PLACEABLE = "QUOTA_NOT_PLACEABLE"
+    BASELINE_NOT_PLACEABLE = "BASELINE_NOT_PLACEABLE"
     NOT_SURVIVABLE = "NOT_SURVIVABLE"
     NOT_WHOLE_ISLANDS = "NOT_WHOLE_ISLANDS"
     REQUEST_ABOVE_QUOTA = "REQUEST_ABOVE_QUOTA"
@@ -126,6 +127,12 @@ FINDINGS: dict[FindingCode, ReasonText] = {
         "quota cannot be filled with whole replicas",
         "The GPUs are there, but in pieces that are smaller than an island of the replicas that use the quota.",
         "Lower the quota to what is placeable, make room (`islander plan moves`), or use smaller replicas.",
+    ),
+    FindingCode.BASELINE_NOT_PLACEABLE: ReasonText(
+        "replicas of a baseline have no place beside all other baselines",
+        "The baselines together need more islands of their shapes than the usable nodes have, or than are left without "
+        "the nodes that may be lost.",
+        "Add nodes, lower a baseline or `--survive-nodes`, or move what runs outside Kueue away from islands.",
     ),
     FindingCode.NOT_SURVIVABLE: ReasonText(
         "baselines do not fit any more when the biggest node is lost",

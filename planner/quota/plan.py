@@ -190,6 +190,7 @@ class QuotaPlan(Struct, frozen=True, rename="camel"):
 
     id: str
     created_at: str
+    expires_at: str
     snapshot: SnapshotFacts
     policy: str
     survive_nodes: int
@@ -225,6 +226,7 @@ class QuotaPlan(Struct, frozen=True, rename="camel"):
             self,
             id="",
             created_at="",
+            expires_at="",
             snapshot=structs.replace(self.snapshot, taken_at=""),
             solver=structs.replace(self.solver, phases=phases, seconds=0.0),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from msgspec import structs
 from ruamel.yaml.comments import CommentedMap
@@ -18,14 +18,17 @@ from planner.plan_words import amount
 from planner.quota.baseline import today_of
 from planner.quota.check import check_quota
 from planner.quota.emit import files_of
+from planner.quota.findings import FindingCode, QuotaFinding, findings_of
+from planner.quota.membership import Membership
 from planner.quota.options import QuotaOptions
 from planner.quota.plan import Change, FlavorRow, QuotaPlan, Reserve, TeamRow, Totals, Unmet, WitnessPods
-from planner.quota.recommend import Missing, Recommendation, pools_of, recommend
+from planner.quota.recommend import Missing, Recommendation, future_of, pools_of, recommend
 from planner.quota.rows import rows_of
 from planner.quota.sources import Key
 from planner.quota.target import Target, target_of
 
-BASELINE_NOT_PLACEABLE = "BASELINE_NOT_PLACEABLE"
+# Quotas are agreed on among people, and merged; beyond that the cluster has changed.
+VALID_DAYS = 7
 
 
 class InvariantError(RuntimeError):
@@ -59,7 +62,8 @@ def plan_quota(
     target = target_of(found, snapshot, settings)
     plan = QuotaPlan(
         id="",
-        created_at=now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created_at=_rfc3339(now),
+        expires_at=_rfc3339(now + timedelta(days=VALID_DAYS)),
         snapshot=SnapshotFacts.of(snapshot, settings),
         policy=_policy_text(options),
         survive_nodes=options.spare,
@@ -81,7 +85,7 @@ def plan_quota(
         reserve=_reserve(found),
         flavors=_flavors(found, target, snapshot, settings),
         totals=_totals(found),
-        findings=[],
+        findings=_findings(found, snapshot, settings, options),
         files=files_of(target, sources or {}),
         warnings=[*snapshot.warnings, *_warnings(found, target, snapshot)],
     )
@@ -96,6 +100,16 @@ def plan_quota(
 def _with_outcome(plan: QuotaPlan) -> QuotaPlan:
     outcome = "infeasible" if plan.unmet else "plan" if plan.proposes else "nothing-to-do"
     return structs.replace(plan, outcome=outcome)
+
+
+def _findings(
+    found: Recommendation, snapshot: ClusterSnapshot, settings: PolicySettings, options: QuotaOptions
+) -> list[QuotaFinding]:
+    """Return what is wrong with the objects of today; nothing where there are none."""
+    if not (snapshot.cluster_queues or snapshot.resource_flavors):
+        return []
+    membership = Membership.of(snapshot, future_of(snapshot, options.policy))
+    return list(findings_of(snapshot, settings, found.demands, membership=membership, survive_nodes=options.spare))
 
 
 def _created(target: Target, snapshot: ClusterSnapshot) -> list[str]:
@@ -163,7 +177,7 @@ def _unmet(missing: Missing, found: Recommendation) -> Unmet:
         queue=missing.queue,
         gpus=demand.gpus,
         missing=missing.replicas,
-        code=BASELINE_NOT_PLACEABLE,
+        code=FindingCode.BASELINE_NOT_PLACEABLE.value,
         message=f"{missing.replicas} of {amount(demand.baseline, 'replica')} with {island} "
         f"{'has' if missing.replicas == 1 else 'have'} no place: {cure}",
     )
@@ -288,3 +302,7 @@ def _about_queues(found: Recommendation, target: Target, snapshot: ClusterSnapsh
             "and count in no quota"
         )
     return told
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
