@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import structs
 
 from islander.cluster import names
-from islander.cluster.devices import ResourceSlice
+from islander.cluster.devices import ClaimedDevice, ResourceClaim, ResourceSlice
 from islander.cluster.gpu_report import TOPOLOGY_MANAGER_POLICIES
 from islander.cluster.node import GpuReport, MigDevice, Node, ReportedGpu, Taint
 from islander.cluster.pod import (
@@ -106,6 +106,7 @@ class _Renaming:
                 for namespace in snapshot.namespaces
             ),
             resource_slices=tuple(map(self._slice, snapshot.resource_slices)),
+            resource_claims=tuple(map(self._resource_claim, snapshot.resource_claims)),
             claims=tuple(map(self._claim, snapshot.claims)),
             volumes=tuple(
                 PersistentVolume(self._name(volume.name), self._node_terms(volume.node_terms), volume.local)
@@ -387,6 +388,23 @@ class _Renaming:
             name=self._name(found.name),
             driver=self._one_of(found.driver, names.DRA_DRIVERS.values()),
             node=self._name(found.node),
+        )
+
+    def _resource_claim(self, claim: ResourceClaim) -> ResourceClaim:
+        return structs.replace(
+            claim,
+            namespace=self._name(claim.namespace),
+            name=self._name(claim.name),
+            node=self._name(claim.node),
+            devices=tuple(
+                ClaimedDevice(
+                    self._one_of(device.driver, names.DRA_DRIVERS.values()),
+                    self._name(device.pool),
+                    self._like(device.device, vocabulary.DEVICE),
+                )
+                for device in claim.devices
+            ),
+            pods=tuple(map(self._name, claim.pods)),
         )
 
     def _claim(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from islander.cluster.devices import ResourceSlice
+from islander.cluster.devices import ResourceClaim, ResourceSlice
 from islander.cluster.names import DOMAIN
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
@@ -48,6 +48,7 @@ class _Gathered:
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     resource_slices: dict[str, ResourceSlice] = field(default_factory=dict)
+    resource_claims: dict[tuple[str, str], ResourceClaim] = field(default_factory=dict)
     claims: dict[tuple[str, str], PersistentVolumeClaim] = field(default_factory=dict)
     volumes: dict[str, PersistentVolume] = field(default_factory=dict)
     cluster_queues: dict[str, ClusterQueue] = field(default_factory=dict)
@@ -82,6 +83,8 @@ class _Gathered:
                 self.namespaces[value.name] = value
             case ResourceSlice():
                 self.resource_slices[value.name] = value
+            case ResourceClaim():
+                self.resource_claims[value.namespace, value.name] = value
             case PersistentVolumeClaim():
                 self.claims[value.namespace, value.name] = value
             case PersistentVolume():
@@ -114,6 +117,7 @@ class _Gathered:
             snapshot.priority_classes,
             snapshot.namespaces,
             snapshot.resource_slices,
+            snapshot.resource_claims,
             snapshot.claims,
             snapshot.volumes,
             snapshot.cluster_queues,
@@ -143,6 +147,7 @@ class _Gathered:
             priority_classes=_sorted(self.priority_classes),
             namespaces=_sorted(self.namespaces),
             resource_slices=_sorted(self.resource_slices),
+            resource_claims=_sorted(self.resource_claims),
             claims=_sorted(self.claims),
             volumes=_sorted(self.volumes),
             cluster_queues=_sorted(self.cluster_queues),

@@ -81,6 +81,7 @@ NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 QUANTITY = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,9})?(?:[numkMGTPE]|[KMGTPE]i)?|", re.ASCII)
 AMOUNT_OR_SHARE = re.compile(r"[0-9]{1,10}%?|", re.ASCII)
 MIG_PROFILE = re.compile(r"[0-9]{1,2}g\.[0-9]{1,3}gb(?:\+(?:me|gfx)(?:\.all)?)?", re.ASCII)
+DEVICE = re.compile(r"gpu-[0-9]{1,3}(?:-mig-[0-9]{1,2}g[0-9]{1,3}gb(?:-[0-9]{1,3}){2})?", re.ASCII)
 VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?", re.ASCII)
 _NVLINKS = re.compile(r"NV[0-9]{1,3}", re.ASCII)
 _LINK_WORDS = frozenset(PCIE_WORDS.values()) | {"X", "SOC"}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from islander.cluster import names
-from islander.cluster.devices import ResourceSlice
+from islander.cluster.devices import ClaimedDevice, ResourceClaim, ResourceSlice
 from islander.cluster.node import GpuReport, Node, ReportedGpu, Taint
 from islander.cluster.pod import Container, ContainerKind, NodeTerm, Owner, Pod, PodSpec, Requirement, Toleration
 from islander.cluster.queues import (
@@ -30,6 +30,7 @@ from islander.cluster.resources import Resources
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.cluster.volume import PersistentVolume, PersistentVolumeClaim
 from islander.cluster.workload import DisruptionBudget, Namespace, PriorityClass, Workload
+from islander.hardware.mig import resource_name
 
 GIB = 2**30
 H100 = "NVIDIA-H100-80GB-HBM3"
@@ -43,6 +44,7 @@ ClusterObject = (
     | PriorityClass
     | Namespace
     | ResourceSlice
+    | ResourceClaim
     | PersistentVolumeClaim
     | PersistentVolume
     | ClusterQueue
@@ -93,6 +95,7 @@ def a_node(
     ready: bool = True,
     report: GpuReport | None = None,
     gpu_resource: str = names.NVIDIA_GPU,
+    mig: Mapping[str, int] | None = None,
     cpu: float = 192,
     memory_gib: float = 2048,
     max_pods: int = 110,
@@ -100,8 +103,10 @@ def a_node(
 ) -> Node:
     """A ready node with `gpus` GPUs of `product`; `allocatable` is fewer when some are withdrawn.
 
-    `product` None leaves the labels of GPU feature discovery out; `hardware` sets the annotation with that preset.
+    `product` None leaves the labels of GPU feature discovery out; `hardware` sets the annotation with that preset;
+    `mig` is the instances by profile that it offers beside the GPUs, as strategy `mixed` does.
     """
+    instances = {resource_name(profile): count for profile, count in (mig or {}).items()}
     all_labels = {names.HOSTNAME: name}
     if product is not None and gpus:
         all_labels |= {
@@ -121,8 +126,8 @@ def a_node(
         unschedulable=unschedulable,
         ready=ready,
         not_ready_reason="" if ready else "KubeletNotReady",
-        capacity=resources(cpu, memory_gib, gpus, gpu_resource=gpu_resource),
-        allocatable=resources(cpu, memory_gib, offered, gpu_resource=gpu_resource),
+        capacity=resources(cpu, memory_gib, gpus, gpu_resource=gpu_resource, others=instances),
+        allocatable=resources(cpu, memory_gib, offered, gpu_resource=gpu_resource, others=instances),
         max_pods=max_pods,
         gpu_report=report,
         warnings=tuple(warnings),
@@ -285,6 +290,14 @@ def a_resource_slice(
     return ResourceSlice(name or f"{node}-{driver}", driver, node, devices)
 
 
+def a_resource_claim(
+    *devices: str, node: str = "n1", name: str = "gpus", namespace: str = "default", pods: Sequence[str] = ("p1",)
+) -> ResourceClaim:
+    """A claim that holds these devices of a node for pods."""
+    held = tuple(ClaimedDevice("gpu.nvidia.com", node, device) for device in devices)
+    return ResourceClaim(namespace, name, node if held else "", held, tuple(pods))
+
+
 def a_budget(
     name: str = "b1",
     *,
@@ -381,6 +394,7 @@ def a_snapshot(
         priority_classes=tuple(sorted(of(PriorityClass), key=lambda c: c.name)),
         namespaces=tuple(sorted(of(Namespace), key=lambda n: n.name)),
         resource_slices=tuple(sorted(of(ResourceSlice), key=lambda s: s.name)),
+        resource_claims=tuple(sorted(of(ResourceClaim), key=lambda c: (c.namespace, c.name))),
         claims=tuple(sorted(of(PersistentVolumeClaim), key=lambda c: (c.namespace, c.name))),
         volumes=tuple(sorted(of(PersistentVolume), key=lambda v: v.name)),
         cluster_queues=tuple(sorted(of(ClusterQueue), key=lambda q: q.name)),

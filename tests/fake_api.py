@@ -33,6 +33,7 @@ PATHS = {
     "Job": "/apis/batch/v1/jobs",
     "LeaderWorkerSet": "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",
     "ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices",
+    "ResourceClaim": "/apis/resource.k8s.io/v1/resourceclaims",
     "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
     "PersistentVolume": "/api/v1/persistentvolumes",
     "ClusterQueue": "/apis/kueue.x-k8s.io/v1beta2/clusterqueues",

@@ -7,7 +7,8 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from islander.cluster.devices import ResourceSlice
+from islander.cluster import names
+from islander.cluster.devices import ResourceClaim, ResourceSlice
 from islander.cluster.node import Node
 from islander.cluster.owners import Owners
 from islander.cluster.pod import Pod
@@ -58,6 +59,7 @@ class ClusterSnapshot(Struct, frozen=True, dict=True, rename="camel", omit_defau
     priority_classes: tuple[PriorityClass, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     resource_slices: tuple[ResourceSlice, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
     claims: tuple[PersistentVolumeClaim, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()
     cluster_queues: tuple[ClusterQueue, ...] = ()
@@ -93,6 +95,18 @@ class ClusterSnapshot(Struct, frozen=True, dict=True, rename="camel", omit_defau
     def has_devices(self, node: str, resource: str) -> bool:
         """Return whether a driver offers devices of the node that may be handed out as `resource`."""
         return any(found.serves(resource) for found in self._slices_by_node.get(node, ()))
+
+    @cached_property
+    def _claimed(self) -> dict[tuple[str, str], frozenset[tuple[str, str]]]:
+        found: defaultdict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+        for claim in self.resource_claims:
+            for device in claim.devices if claim.node else ():
+                found[claim.node, device.driver].add((device.pool, device.gpu))
+        return {key: frozenset(gpus) for key, gpus in found.items()}
+
+    def claimed(self, node: str, resource: str) -> int:
+        """Return how many GPUs of the node claims hold that might be handed out as `resource` too, each once."""
+        return len(self._claimed.get((node, names.DRA_DRIVERS.get(resource, "")), ()))
 
     @cached_property
     def owners(self) -> Owners:

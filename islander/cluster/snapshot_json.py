@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from islander.cluster.devices import ResourceSlice
+from islander.cluster.devices import ResourceClaim, ResourceSlice
 from islander.cluster.interning import one_object
 from islander.cluster.names import API_VERSION, DOMAIN
 from islander.cluster.node import Node
@@ -77,6 +77,7 @@ class SnapshotDocument(Struct, rename="camel", omit_defaults=True):
     priority_classes: tuple[PriorityClass, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     resource_slices: tuple[ResourceSlice, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
     claims: tuple[PersistentVolumeClaim, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()
     cluster_queues: tuple[ClusterQueue, ...] = ()
@@ -99,6 +100,7 @@ _SHARED = (
     "priority_classes",
     "namespaces",
     "resource_slices",
+    "resource_claims",
     "claims",
     "volumes",
     "cluster_queues",

@@ -345,6 +345,49 @@ class ResourceSlice(ApiStruct):
     spec: ResourceSliceSpec | None = None
 
 
+class AllocatedDevice(ApiStruct):
+    """`status.allocation.devices.results[]` of a ResourceClaim."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+    admin_access: bool | None = None
+
+
+class AllocatedDevices(ApiStruct):
+    """`status.allocation.devices` of a ResourceClaim."""
+
+    results: list[AllocatedDevice] | None = None
+
+
+class Allocation(ApiStruct):
+    """`status.allocation` of a ResourceClaim."""
+
+    devices: AllocatedDevices | None = None
+    node_selector: NodeSelector | None = None
+
+
+class ClaimUser(ApiStruct):
+    """`status.reservedFor[]` of a ResourceClaim."""
+
+    resource: str | None = None
+    name: str | None = None
+
+
+class ResourceClaimStatus(ApiStruct):
+    """`status` of a ResourceClaim."""
+
+    allocation: Allocation | None = None
+    reserved_for: list[ClaimUser] | None = None
+
+
+class ResourceClaim(ApiStruct):
+    """resource.k8s.io/v1 ResourceClaim."""
+
+    metadata: Metadata | None = None
+    status: ResourceClaimStatus | None = None
+
+
 class ClaimSpec(ApiStruct):
     """`spec` of a PersistentVolumeClaim."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from islander.cluster.devices import ResourceSlice
+from islander.cluster.devices import ResourceClaim, ResourceSlice
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.cluster.queues import (
@@ -87,6 +87,7 @@ def snapshot_of(
         priority_classes=_only(PriorityClass, objects.get("PriorityClass", ())),
         namespaces=_only(Namespace, objects.get("Namespace", ())),
         resource_slices=_only(ResourceSlice, objects.get("ResourceSlice", ())),
+        resource_claims=_only(ResourceClaim, objects.get("ResourceClaim", ())),
         claims=_only(PersistentVolumeClaim, objects.get("PersistentVolumeClaim", ())),
         volumes=_only(PersistentVolume, objects.get("PersistentVolume", ())),
         cluster_queues=_only(ClusterQueue, objects.get("ClusterQueue", ())),

@@ -91,12 +91,14 @@ def _of_kueue(kind: str, plural: str, older: tuple[str, ...] = ("v1beta1",)) -> 
     return WatchedKind(kind, f"{group}/v1beta2/{plural}", older_paths=older_paths)
 
 
-# Who looks once, to plan moves or quotas, also asks where volumes can be reached, who queues for what, and what scales;
-# decisions about one pod at a time leave that to kube-scheduler and Kueue, and nothing watches these kinds.
+# Who looks once, to plan moves or quotas, also asks where volumes can be reached, which devices are claimed, who queues
+# for what, and what scales; decisions about one pod at a time leave that to kube-scheduler and Kueue, and nothing
+# watches these kinds.
 LISTED_KINDS = (
     *WATCHED_KINDS,
     WatchedKind("PersistentVolumeClaim", "/api/v1/persistentvolumeclaims"),
     WatchedKind("PersistentVolume", "/api/v1/persistentvolumes"),
+    WatchedKind("ResourceClaim", "/apis/resource.k8s.io/v1/resourceclaims"),
     _of_kueue("ClusterQueue", "clusterqueues"),
     # These two were v1alpha1 before 0.14.
     _of_kueue("Cohort", "cohorts", ("v1beta1", "v1alpha1")),

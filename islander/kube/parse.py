@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from islander.cluster.devices import ResourceSlice
+from islander.cluster.devices import ResourceClaim, ResourceSlice
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.cluster.queues import (
@@ -47,6 +47,7 @@ from islander.kube.values import (
     node_value,
     pod_value,
     priority_class_value,
+    resource_claim_value,
     resource_slice_value,
     volume_value,
     workload_value,
@@ -61,6 +62,7 @@ ClusterObject = (
     | PriorityClass
     | Namespace
     | ResourceSlice
+    | ResourceClaim
     | PersistentVolumeClaim
     | PersistentVolume
     | ClusterQueue
@@ -110,6 +112,7 @@ GROUPS: Mapping[str, str] = {
     "PodDisruptionBudget": "policy",
     "PriorityClass": "scheduling.k8s.io",
     "ResourceSlice": "resource.k8s.io",
+    "ResourceClaim": "resource.k8s.io",
     "PersistentVolumeClaim": "",
     "PersistentVolume": "",
     "ClusterQueue": "kueue.x-k8s.io",
@@ -133,6 +136,7 @@ _BUDGET = msgspec.json.Decoder(api.PodDisruptionBudget)
 _PRIORITY_CLASS = msgspec.json.Decoder(api.PriorityClass)
 _NAMESPACE = msgspec.json.Decoder(api.Namespace)
 _RESOURCE_SLICE = msgspec.json.Decoder(api.ResourceSlice)
+_RESOURCE_CLAIM = msgspec.json.Decoder(api.ResourceClaim)
 _CLAIM = msgspec.json.Decoder(api.PersistentVolumeClaim)
 _VOLUME = msgspec.json.Decoder(api.PersistentVolume)
 _CLUSTER_QUEUE = msgspec.json.Decoder(kueue.ClusterQueue)
@@ -215,6 +219,11 @@ def parse_resource_slice(raw: Raw) -> ResourceSlice:
     return _converted(_RESOURCE_SLICE, raw, "ResourceSlice", resource_slice_value)
 
 
+def parse_resource_claim(raw: Raw) -> ResourceClaim:
+    """Return the value of a ResourceClaim."""
+    return _converted(_RESOURCE_CLAIM, raw, "ResourceClaim", resource_claim_value)
+
+
 def parse_claim(raw: Raw) -> PersistentVolumeClaim:
     """Return the value of a PersistentVolumeClaim."""
     return _converted(_CLAIM, raw, "PersistentVolumeClaim", claim_value)
@@ -291,6 +300,7 @@ _PARSERS: Mapping[str, Callable[[Raw], ClusterObject]] = {
     "PodDisruptionBudget": parse_budget,
     "PriorityClass": parse_priority_class,
     "ResourceSlice": parse_resource_slice,
+    "ResourceClaim": parse_resource_claim,
     "PersistentVolumeClaim": parse_claim,
     "PersistentVolume": parse_volume,
     "ClusterQueue": parse_cluster_queue,

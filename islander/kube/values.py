@@ -6,9 +6,10 @@ Each raises MalformedField when a field is not what the API allows, or the objec
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 
 from islander.cluster import names
-from islander.cluster.devices import ResourceSlice
+from islander.cluster.devices import ClaimedDevice, ResourceClaim, ResourceSlice
 from islander.cluster.gpu_report import parse_gpu_report
 from islander.cluster.interning import one_object
 from islander.cluster.node import GpuReport, Node, Taint
@@ -222,6 +223,36 @@ def resource_slice_value(wire: api.ResourceSlice) -> ResourceSlice:
         node=sys.intern(spec.node_name or ""),
         devices=len(spec.devices or ()),
     )
+
+
+def resource_claim_value(wire: api.ResourceClaim) -> ResourceClaim:
+    """Return the devices that a claim holds, each once, and the pods that share them."""
+    metadata, name = metadata_of(wire.metadata)
+    status = wire.status or api.ResourceClaimStatus()
+    allocation = status.allocation or api.Allocation()
+    devices = {
+        ClaimedDevice(sys.intern(found.driver or ""), sys.intern(found.pool or ""), found.device or "")
+        for found in (allocation.devices or api.AllocatedDevices()).results or ()
+        if not found.admin_access
+    }
+    return ResourceClaim(
+        namespace=sys.intern(metadata.namespace or "default"),
+        name=name,
+        node=sys.intern(_node_of(allocation, devices)),
+        devices=tuple(sorted(devices, key=lambda d: (d.driver, d.pool, d.device))),
+        pods=tuple(sorted({user.name or "" for user in status.reserved_for or () if user.resource == "pods"})),
+    )
+
+
+def _node_of(allocation: api.Allocation, devices: Collection[ClaimedDevice]) -> str:
+    """Return the one node that an allocation is bound to; the drivers that serve GPUs name their pools after nodes."""
+    terms = parse_node_terms(allocation.node_selector, "status.allocation.nodeSelector") or ()
+    for term in terms[:1] if len(terms) == 1 else ():
+        for requirement in term.fields:
+            if (requirement.key, requirement.operator) == ("metadata.name", "In") and len(requirement.values) == 1:
+                return requirement.values[0]
+    pools = {device.pool for device in devices if device.driver in names.DRA_DRIVERS.values()}
+    return pools.pop() if len(pools) == 1 else ""
 
 
 def claim_value(wire: api.PersistentVolumeClaim) -> PersistentVolumeClaim:
