@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from msgspec import structs
+
 from islander.cluster import names
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
@@ -21,6 +23,7 @@ from planner.quota.usable import nodes_of, why_unusable
 
 # Replicas of shared GPUs under their own name (NVIDIA/k8s-device-plugin, README.md, renameByDefault).
 SHARED_GPU = "nvidia.com/gpu.shared"
+_CLAIMS_ONLY = "its GPUs are handed out by dynamic resource allocation; they are not counted here"
 
 
 class Unit(StrEnum):
@@ -76,7 +79,7 @@ class FlavorCapacity:
     usable
         Sum of `usable` over `nodes`: the most that quotas may add up to.
     held_outside
-        (pod as `namespace/name`, devices) that no queue counts, on usable nodes.
+        (pod or claim as `namespace/name`, devices) that no queue counts, on usable nodes.
     unusable
         (node, why) of the flavor's nodes that count for nothing.
     placeable, placeable_now
@@ -188,7 +191,7 @@ class _Count:
         offered = [(node, *self._room(node, resource)) for node in nodes if _offers(node, resource)]
         units = {unit_of(state) for _, state, _, _ in offered}
         unit = next((u for u in Unit if u in units), Unit.GPU)
-        unusable: list[tuple[str, str]] = []
+        unusable = [(node.name, _CLAIMS_ONLY) for node in nodes if self._is_claimed_only(node, resource)]
         rooms: list[NodeRoom] = []
         held: list[tuple[str, int]] = []
         for node, state, room, outside in offered:
@@ -206,7 +209,7 @@ class _Count:
             resource=resource,
             unit=unit,
             nodes=tuple(rooms),
-            arithmetic=sum(state.allocatable for _, state, _, _ in offered if unit_of(state) is unit),
+            arithmetic=sum(room.allocatable for _, state, room, _ in offered if unit_of(state) is unit),
             usable=usable,
             held_outside=tuple(sorted(held)),
             unusable=tuple(sorted(unusable)),
@@ -226,19 +229,39 @@ class _Count:
     def _new_room(self, node: Node, resource: str) -> tuple[GpuState, NodeRoom, tuple[tuple[str, int], ...]]:
         pods = [pod for pod in self._snapshot.pods_by_node.get(node.name, ()) if pod.spec.requests.count(resource)]
         outside = [pod for pod in pods if not self._is_queued(pod)]
+        held = [(pod.key, pod.spec.requests.count(resource)) for pod in outside]
+        claimed = self._snapshot.claimed(node.name, resource)
+        if claimed:
+            # Which GPUs the device plugin still has to give is not known, only how many are left.
+            node = _with_fewer(node, resource, claimed)
+            held += self._claims(node.name, resource)
         now = gpu_state(node, pods, resource)
         empty = now if len(outside) == len(pods) else gpu_state(node, outside, resource)
         room = NodeRoom(
             name=node.name,
             product=now.product,
-            allocatable=now.allocatable,
+            allocatable=now.allocatable + claimed,
             usable=empty.free,
-            held_outside=empty.used,
-            used=now.used,
+            held_outside=empty.used + claimed,
+            used=now.used + claimed,
             replicas=self._replicas(empty),
             replicas_now=self._replicas(now),
         )
-        return now, room, tuple((pod.key, pod.spec.requests.count(resource)) for pod in outside)
+        return now, room, tuple(held)
+
+    def _claims(self, node: str, resource: str) -> list[tuple[str, int]]:
+        """Return the claims that hold GPUs of a node; a GPU that several hold parts of counts with the first."""
+        found: list[tuple[str, int]] = []
+        seen: set[tuple[str, str]] = set()
+        for claim in self._snapshot.resource_claims:
+            gpus = {(d.pool, d.gpu) for d in claim.devices if d.driver == names.DRA_DRIVERS.get(resource)}
+            if claim.node == node and (new := gpus - seen):
+                seen |= new
+                found.append((f"{claim.namespace}/{claim.name} (ResourceClaim)", len(new)))
+        return found
+
+    def _is_claimed_only(self, node: Node, resource: str) -> bool:
+        return not _offers(node, resource) and self._snapshot.has_devices(node.name, resource)
 
     def _replicas(self, state: GpuState) -> dict[Shape, int]:
         return {shape: replicas_guaranteed(state, shape) for shape in self._shapes}
@@ -270,6 +293,12 @@ def _resources(nodes: Sequence[Node], named: Iterable[str], settings: PolicySett
     offered = {name for node in nodes for name, _ in node.allocatable.extended}
     offered |= {name for node in nodes for name, _ in node.capacity.extended}
     return tuple(sorted(name for name in offered.union(named) if is_gpu_resource(name, settings)))
+
+
+def _with_fewer(node: Node, resource: str, claimed: int) -> Node:
+    left = max(0, node.allocatable.count(resource) - claimed)
+    counts = tuple((name, left if name == resource else count) for name, count in node.allocatable.extended)
+    return structs.replace(node, allocatable=structs.replace(node.allocatable, extended=counts))
 
 
 def _offers(node: Node, resource: str) -> bool:

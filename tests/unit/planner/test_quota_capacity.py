@@ -11,7 +11,19 @@ from islander.cluster.queues import LocalQueue, QueuedWorkload
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings, Shape
 from planner.quota.capacity import FlavorCapacity, Unit, capacities
-from tests.builders import H100, a_cluster_queue, a_flavor, a_node, a_pod, a_snapshot, a_workload, owned_by, quotas
+from tests.builders import (
+    H100,
+    a_cluster_queue,
+    a_flavor,
+    a_node,
+    a_pod,
+    a_resource_claim,
+    a_resource_slice,
+    a_snapshot,
+    a_workload,
+    owned_by,
+    quotas,
+)
 
 PAIR, FOUR, EIGHT = Shape(2, island=True), Shape(4, island=True), Shape(8, island=True)
 H200 = "NVIDIA-H200"
@@ -164,3 +176,31 @@ def test_gpus_that_a_node_withdrew_are_no_room_for_quota() -> None:
     """G07: allocatable counts, not capacity."""
     found = only(a_snapshot(a_node("sick", allocatable=5), a_flavor()))
     assert (found.arithmetic, found.usable, found.placeable[FOUR]) == (5, 5, 1)
+
+
+def test_gpus_of_two_allocators_are_counted_once() -> None:
+    """G46: eight GPUs, not sixteen; two by the device plugin and one by a claim of two pods leave five."""
+    queued = {names.KUEUE_QUEUE: "lq"}
+    found = only(
+        a_snapshot(
+            a_node(),
+            a_resource_slice("n1"),
+            a_flavor(),
+            a_pod("plugin", gpus=2, node="n1", labels=queued),
+            a_pod("p1", gpus=0, node="n1", labels=queued, resource_claims=True),
+            a_pod("p2", gpus=0, node="n1", labels=queued, resource_claims=True),
+            a_resource_claim("gpu-0", pods=("p1", "p2")),
+        )
+    )
+    assert (found.arithmetic, found.usable) == (8, 7)
+    assert found.held_outside == (("default/gpus (ResourceClaim)", 1),)
+    (room,) = found.nodes
+    assert (room.allocatable, room.used, room.held_outside) == (8, 3, 1)
+    assert (found.placeable[FOUR], found.placeable_now[FOUR]) == (1, 1)
+    assert found.placeable_now[Shape(1, island=False)] == 5
+
+
+def test_a_node_that_only_serves_claims_is_named_and_counts_for_nothing() -> None:
+    node = a_node("dra", gpus=0, product=None)
+    found = only(a_snapshot(node, a_resource_slice("dra"), a_flavor(), a_cluster_queue("team", quotas("h100", 8))))
+    assert (found.usable, [name for name, _ in found.unusable]) == (0, ["dra"])
