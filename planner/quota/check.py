@@ -95,8 +95,10 @@ class _Judge:
 
     def __post_init__(self) -> None:
         self.documents = _documents(self.plan)
-        future = {} if self.snapshot.cluster_queues else {d.namespace: d.cluster_queue for d in self.documents.doors}
-        membership = Membership.of(self.snapshot, future)
+        doors = self.documents.doors
+        future = {} if self.snapshot.cluster_queues else {door.namespace: door.cluster_queue for door in doors}
+        named = {(door.namespace, door.name): door.cluster_queue for door in doors}
+        membership = Membership.of(self.snapshot, future, named)
         resources = {row.name: row.resource for row in self.plan.flavors}
         known = {flavor.name: flavor for flavor in self.snapshot.resource_flavors} | dict(self.documents.flavors)
         flavors = [known[name] for name in resources if name in known]
@@ -210,7 +212,9 @@ def guarantees_survive(judge: _Judge) -> Iterator[Violation]:
         sizes = {node.name: _most(judge.rooms[node.name], judge.kinds) for node in offer.nodes}
         if len(gone & sizes.keys()) < min(judge.plan.survive_nodes, len(sizes)):
             yield Violation(flavor.name, "I2", f"{len(gone)} nodes are left out, not {judge.plan.survive_nodes}")
-        smallest = min((sizes[name] for name in gone & sizes.keys()), default=0)
+        # Where flavors overlap, more nodes are left out than have to be.
+        largest = sorted((sizes[name] for name in gone & sizes.keys()), reverse=True)[: judge.plan.survive_nodes]
+        smallest = min(largest, default=0)
         if any(size > smallest for name, size in sizes.items() if name not in gone):
             yield Violation(flavor.name, "I2", "a bigger node than those left out is used")
         if any(entry.node in gone for row in judge.gpu_rows if row.flavor == flavor.name for entry in row.witness):

@@ -44,15 +44,15 @@ def cohorts_of(snapshot: ClusterSnapshot, demands: Sequence[QueueDemand], plan: 
         joined = next((beside[f] for f in plan.of_queue[queue] if f in beside), None)
         if joined is not None:
             found[queue] = joined
-    for flavors, queues in _sharing([queue for queue in new if queue not in found], plan).items():
+    for flavors, queues in _sharing([queue for queue in new if queue not in found], plan):
         one = len(flavors) == 1
         name = f"{_COHORT_PREFIX}{plan.flavors[flavors[0]].name}" if one else _COHORT_OF_SEVERAL
         found |= dict.fromkeys(queues, name if flavors else "")
     return found
 
 
-def _sharing(queues: Sequence[str], plan: FlavorPlan) -> dict[tuple[int, ...], list[str]]:
-    """Return the queues in groups that share no flavor with each other, by the flavors of the group."""
+def _sharing(queues: Sequence[str], plan: FlavorPlan) -> list[tuple[tuple[int, ...], list[str]]]:
+    """Return (flavors, queues) in groups that share no flavor with each other."""
     groups: list[tuple[set[int], list[str]]] = []
     for queue in queues:
         mine: tuple[set[int], list[str]] = (set(plan.of_queue[queue]), [queue])
@@ -60,7 +60,7 @@ def _sharing(queues: Sequence[str], plan: FlavorPlan) -> dict[tuple[int, ...], l
             groups.remove(other)
             mine = (mine[0] | other[0], other[1] + mine[1])
         groups.append(mine)
-    return {tuple(sorted(flavors)): names for flavors, names in groups}
+    return [(tuple(sorted(flavors)), names) for flavors, names in groups]
 
 
 def root_of(cohort: str, parents: Mapping[str, str]) -> str:

@@ -31,9 +31,20 @@ class Membership:
     future: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, snapshot: ClusterSnapshot, future: Mapping[str, str] | None = None) -> Membership:
-        """Return the membership that a snapshot shows."""
-        queue_by_local = {(q.namespace, q.name): q.cluster_queue for q in snapshot.local_queues}
+    def of(
+        cls,
+        snapshot: ClusterSnapshot,
+        future: Mapping[str, str] | None = None,
+        doors: Mapping[tuple[str, str], str] | None = None,
+    ) -> Membership:
+        """Return the membership that a snapshot shows.
+
+        Parameters
+        ----------
+        doors
+            ClusterQueue by (namespace, name) of LocalQueues that do not exist yet.
+        """
+        queue_by_local = {**(doors or {}), **{(q.namespace, q.name): q.cluster_queue for q in snapshot.local_queues}}
         local_by_owner: dict[tuple[str, str, str], str] = {}
         owner_of: dict[tuple[str, str, str], tuple[str, str]] = {}
         for workload in snapshot.workloads:

@@ -19,10 +19,9 @@ from planner.quota.baseline import today_of
 from planner.quota.check import check_quota
 from planner.quota.emit import files_of
 from planner.quota.findings import FindingCode, QuotaFinding, findings_of
-from planner.quota.membership import Membership
 from planner.quota.options import QuotaOptions
 from planner.quota.plan import Change, FlavorRow, QuotaPlan, Reserve, TeamRow, Totals, Unmet, WitnessPods
-from planner.quota.recommend import Missing, Recommendation, future_of, pools_of, recommend
+from planner.quota.recommend import Missing, Recommendation, membership_of, pools_of, recommend
 from planner.quota.rows import rows_of
 from planner.quota.sources import Key
 from planner.quota.target import Target, target_of
@@ -108,7 +107,7 @@ def _findings(
     """Return what is wrong with the objects of today; nothing where there are none."""
     if not (snapshot.cluster_queues or snapshot.resource_flavors):
         return []
-    membership = Membership.of(snapshot, future_of(snapshot, options.policy))
+    membership = membership_of(snapshot, options.policy)
     return list(findings_of(snapshot, settings, found.demands, membership=membership, survive_nodes=options.spare))
 
 

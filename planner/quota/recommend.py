@@ -125,8 +125,7 @@ def recommend(
     snapshot: ClusterSnapshot, settings: PolicySettings, options: QuotaOptions, on_progress: OnProgress | None = None
 ) -> Recommendation:
     """Return the quotas that a snapshot, and a policy where there is one, ask for."""
-    future = future_of(snapshot, options.policy)
-    membership = Membership.of(snapshot, future)
+    membership = membership_of(snapshot, options.policy)
     asked = demands_of(snapshot, settings, options.policy, membership)
     plan = flavor_plan(snapshot, settings, asked.queues)
     shapes = {replicas.shape for demand in asked.queues for replicas in demand.replicas}
@@ -159,16 +158,19 @@ def recommend(
     )
 
 
-def future_of(snapshot: ClusterSnapshot, policy: QuotaPolicy | None) -> dict[str, str]:
-    """Return the queue by namespace whose pods will be counted by quota, although no queue counts them today.
+def membership_of(snapshot: ClusterSnapshot, policy: QuotaPolicy | None) -> Membership:
+    """Return whose pods quota counts once the plan is done.
 
-    Where Kueue is in use already, a pod that names no queue stays outside, whoever runs it.
+    Where Kueue is not in use yet, the pods of the teams. Where it is, a pod that names no queue stays outside, whoever
+    runs it; one that names a queue which the plan makes is counted.
     """
+    teams = policy.teams if policy is not None else []
     if snapshot.cluster_queues:
-        return {}
+        doors = {(name, team.queue): team.queue for team in teams for name in team.namespaces}
+        return Membership.of(snapshot, {}, doors)
     if policy is None:
-        return {pod.namespace: pod.namespace for pod in snapshot.pods}
-    return {name: team.queue for team in policy.teams for name in team.namespaces}
+        return Membership.of(snapshot, {pod.namespace: pod.namespace for pod in snapshot.pods})
+    return Membership.of(snapshot, {name: team.queue for team in teams for name in team.namespaces})
 
 
 def pools_of(snapshot: ClusterSnapshot, settings: PolicySettings) -> dict[str, dict[tuple[str, str], int]]:
@@ -252,18 +254,29 @@ def _kinds(queues: Sequence[QueueDemand], reserve: Mapping[Shape, int]) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
+    """Quota that a cohort shares of its own; `total` also counts what is in a flavor that is replaced."""
+
     name: str
     flavors: tuple[int, ...]
     today: Mapping[int, int]
+    total: int
 
 
 def _pools(snapshot: ClusterSnapshot, settings: PolicySettings, plan: FlavorPlan) -> tuple[_Pool, ...]:
     index = {(flavor.name, flavor.resource): i for i, flavor in enumerate(plan.flavors)}
     found = []
     for name, today in sorted(pools_of(snapshot, settings).items()):
-        own = {index[key]: gpus for key, gpus in today.items() if key in index}
+        own: dict[int, int] = {}
+        total = 0
+        for (flavor, resource), gpus in today.items():
+            becomes = [index[new, resource] for new in plan.replaced.get(flavor, ()) if (new, resource) in index]
+            if (flavor, resource) in index:
+                own[index[flavor, resource]] = gpus
+            else:
+                own |= dict.fromkeys(becomes, 0)
+            total += gpus if becomes or (flavor, resource) in index else 0
         if own:
-            found.append(_Pool(name, tuple(own), own))
+            found.append(_Pool(name, tuple(own), own, total))
     return tuple(found)
 
 

@@ -202,28 +202,32 @@ class _Builder:
         return FlavorQuotas(guarantee.flavor, tuple(quotas))
 
     def _pool(self, group: ResourceGroup, mine: Mapping[str, Guarantee]) -> ResourceGroup:
-        flavors = []
+        flavors: list[FlavorQuotas] = []
         for quotas in group.flavors:
-            guarantee = mine.get(quotas.flavor)
-            flavors.append(
-                FlavorQuotas(
-                    quotas.flavor,
-                    tuple(
-                        Quota(q.resource, guarantee.nominal, q.borrowing_limit, _within(q, guarantee.nominal))
-                        if guarantee is not None and q.resource == guarantee.resource
-                        else q
-                        for q in quotas.resources
-                    ),
+            replacing = self._plan.replaced.get(quotas.flavor)
+            for name in (quotas.flavor,) if replacing is None else replacing:
+                guarantee = mine.get(name)
+                resources = tuple(
+                    _pooled(q, guarantee) if guarantee is not None and q.resource == guarantee.resource else q
+                    for q in quotas.resources
                 )
-            )
+                flavors.append(FlavorQuotas(name, resources))
         return ResourceGroup(group.covered_resources, tuple(flavors))
 
     def _replaces(self, flavor: str, listed: set[str]) -> bool:
         return any(flavor in new for old, new in self._plan.replaced.items() if old in listed)
 
 
-def _within(quota: Quota, nominal: int) -> int | None:
-    return None if quota.lending_limit is None else min(quota.lending_limit, nominal)
+def _pooled(quota: Quota, guarantee: Guarantee) -> Quota:
+    """Return the quota of a cohort with another amount; limits are whole islands, and no more is lent than there is."""
+    nominal, island = guarantee.nominal, guarantee.island
+    borrowing, lending = quota.borrowing_limit, quota.lending_limit
+    return Quota(
+        quota.resource,
+        nominal,
+        None if borrowing is None else borrowing - borrowing % island,
+        None if lending is None else min(lending - lending % island, nominal),
+    )
 
 
 def _asked_beside(snapshot: ClusterSnapshot) -> tuple[str, ...]:
