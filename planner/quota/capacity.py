@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -186,6 +186,7 @@ class _Count:
         asking = (p for p in snapshot.pods if not p.finished and _asks(p, settings) and is_queued(p))
         self._templates = tuple({pod.spec.tolerations: pod for pod in asking}.values())
         self._rooms: dict[tuple[str, str], tuple[GpuState, NodeRoom, tuple[tuple[str, int], ...]]] = {}
+        self._counted: dict[tuple[Hashable, ...], Mapping[Shape, int]] = {}
 
     def of(self, flavor: ResourceFlavor, nodes: Sequence[Node], resource: str, survive_nodes: int) -> FlavorCapacity:
         offered = [(node, *self._room(node, resource)) for node in nodes if _offers(node, resource)]
@@ -263,8 +264,12 @@ class _Count:
     def _is_claimed_only(self, node: Node, resource: str) -> bool:
         return not _offers(node, resource) and self._snapshot.has_devices(node.name, resource)
 
-    def _replicas(self, state: GpuState) -> dict[Shape, int]:
-        return {shape: replicas_guaranteed(state, shape) for shape in self._shapes}
+    def _replicas(self, state: GpuState) -> Mapping[Shape, int]:
+        # Most nodes of a fleet are alike in all that this depends on.
+        key = (state.hardware, state.topology_manager_policy, state.whole, state.free, state.free_sets)
+        if key not in self._counted:
+            self._counted[key] = {shape: replicas_guaranteed(state, shape) for shape in self._shapes}
+        return self._counted[key]
 
 
 def _sums(rooms: Sequence[NodeRoom], shapes: Iterable[Shape], without: int = 0) -> dict[Shape, int]:
