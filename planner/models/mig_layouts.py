@@ -275,6 +275,7 @@ def objectives_of(case: Case, v: LayoutVars) -> list[Objective]:
     found.append(Objective("whole GPUs left", lost, maximise=True, constant=problem.whole_gpus))
     found.append(_room(problem, v))
     found.append(Objective("nodes changed", _nonzero((x, 1) for x in v.touched.values())))
+    found.append(Objective("instances created", _created(problem, v)))
     return found
 
 
@@ -302,6 +303,14 @@ def _staying(problem: Problem, v: LayoutVars, priority: int) -> list[tuple[cp_mo
         for (i, _), variable in v.stay.items()
         if problem.wholes[i].priority == priority and not problem.wholes[i].running
     ]
+
+
+def _created(problem: Problem, v: LayoutVars) -> tuple[tuple[cp_model.IntVar, int], ...]:
+    """Return the new instances of GPUs that are cut one by one: none that nobody asked for."""
+    parts = [(x, sum(n for _, n in problem.layouts[product][at])) for (_, product, at), x in v.cut.items()]
+    for (g, at), x in v.recut.items():
+        parts.append((x, sum(n for _, n in problem.layouts[problem.sliced[g].product][at])))
+    return _nonzero(parts)
 
 
 def _room(problem: Problem, v: LayoutVars) -> Objective:
