@@ -2,16 +2,22 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from islander.policy.settings import PolicySettings
 from planner.cli import main
+from planner.quota.emit import KUSTOMIZATION
+from planner.quota.options import QuotaOptions
+from planner.quota.planning import plan_quota
 from tests.kwok import kubectl
 from tests.kwok.controlplane import paths
-from tests.kwok.controlplane.api import Json
+from tests.kwok.controlplane.api import Api, ApiError, Json
+from tests.kwok.controlplane.cluster import ControlPlane
 from tests.kwok.controlplane.objects import GPU, gpu_node, gpu_pod, namespace
 from tests.kwok.controlplane.queues import (
     API,
@@ -27,6 +33,7 @@ from tests.kwok.controlplane.waiting import wait_until
 from tests.kwok.islander_bench import IslanderBench
 from tests.kwok.kustomization import objects_of
 from tests.kwok.queueing import ADMISSION_GATE, wait_active
+from tests.random_quotas import random_quotas
 
 # Per GPU of a node: 192 CPUs and 2 TiB for eight.
 _CPU, _MEMORY_GIB = 24, 256
@@ -126,6 +133,34 @@ def test_queues_that_exist_are_changed_into_whole_replicas_and_keep_what_else_th
     planner("--snapshot", _dump(bench, tmp_path), code=0)
 
 
+def test_files_for_clusters_and_policies_drawn_by_chance_are_accepted(shared_queue_plane: ControlPlane) -> None:
+    api = shared_queue_plane.api
+    objects = [obj for seed in range(12) for obj in _objects_of_plan(seed)]
+    assert {obj["kind"] for obj in objects} >= {"ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor"}
+
+    def refusal(obj: Json) -> str:
+        try:
+            _apply_one(api, obj, dry_run=True)
+        except ApiError as problem:
+            return f"{problem} {obj}"
+        return ""
+
+    assert [told for told in api.each(refusal, objects) if told] == []
+
+
+def _objects_of_plan(seed: int) -> list[Json]:
+    case = random_quotas(seed)
+    options = QuotaOptions(policy=case.policy, survive_nodes=case.survive)
+    files = plan_quota(case.snapshot, PolicySettings(), options, datetime(2026, 1, 1, tzinfo=UTC)).files
+    objects = [obj for name, text in files.items() if name != KUSTOMIZATION for obj in yaml.safe_load_all(text)]
+    for obj in objects:
+        # Kept from an object that no API server would have served.
+        obj["spec"].pop("unknownField", None)
+        if "namespace" in obj["metadata"]:
+            obj["metadata"]["namespace"] = "default"
+    return objects
+
+
 def _policy(folder: Path, teams: Sequence[Mapping[str, Any]]) -> Path:
     file = folder / "policy.yaml"
     file.write_text(yaml.safe_dump({"teams": [dict(team) for team in teams]}))
@@ -142,8 +177,12 @@ def _apply(bench: IslanderBench, folder: Path) -> None:
     """Apply a folder as `kubectl apply --server-side -k` does, each object as a dry run first."""
     for obj in objects_of(folder):
         for dry_run in (True, False):
-            options = {"fieldManager": "kubectl", "force": "true", "fieldValidation": "Strict"}
-            bench.api.patch(paths.path_of(obj), obj, kind="apply", dry_run=dry_run, **options)
+            _apply_one(bench.api, obj, dry_run=dry_run)
+
+
+def _apply_one(api: Api, obj: Json, *, dry_run: bool) -> None:
+    options = {"fieldManager": "kubectl", "force": "true", "fieldValidation": "Strict"}
+    api.patch(paths.path_of(obj), obj, kind="apply", dry_run=dry_run, **options)
 
 
 def _replica(team: Mapping[str, Any], number: int) -> Json:
