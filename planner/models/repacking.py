@@ -1,7 +1,7 @@
 """Search for the best packing: a few nodes at a time, then all of them at once, one goal after the other.
 
-Each goal is fixed before the next one is looked at. Packing few nodes anew takes the same model as packing all of them,
-and what a few nodes gain is gained for all: every goal is a sum over nodes.
+What was reached of one goal is kept while the next one is looked at. Packing few nodes anew takes the same model as
+packing all of them, and what a few nodes gain is gained for all: every goal is a sum over nodes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def repack(packing: Packing, limits: SolveLimits) -> Repacking:
     goals = goals_of(len(packing.tiers))
     with ThreadPoolExecutor(limits.workers) as pool:
         search = _Search(whole, limits, started, pool)
-        phases = tuple(search.phase(goal, packing.tiers, last=goal == goals[-1]) for goal in goals)
+        for goal in goals:
+            search.reach(goal, last=goal == goals[-1])
+    phases = search.phases(packing.tiers)
     proved = all(phase.status == SolveStatus.OPTIMAL for phase in phases)
     status = SolveStatus.OPTIMAL if proved else SolveStatus.FEASIBLE
     return Repacking(named(packing, keys, search.best), phases, status)
@@ -78,6 +80,15 @@ def _solver(seconds: float, workers: int, seed: int) -> cp_model.CpSolver:
 
 
 @dataclass(frozen=True, slots=True)
+class _Done:
+    """A goal that was worked on: it may not get worse any more. Its bound holds, and so many seconds were spent."""
+
+    goal: Goal
+    bound: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Task:
     """Few nodes to pack anew, what runs on them now, and the seed of the solver."""
 
@@ -87,37 +98,41 @@ class _Task:
 
 
 class _Search:
-    """The best packing so far, and the goals that are fixed already."""
+    """The best packing so far, and the goals that are done."""
 
     def __init__(self, whole: Part, limits: SolveLimits, started: float, pool: Executor) -> None:
         self.whole = whole
         self.best: Counts = whole.running
-        self._fixed: list[tuple[Goal, int]] = []
+        self._done: list[_Done] = []
         self._limits = limits
         self._deadline = started + limits.time_limit_seconds - RESERVE_SECONDS
         self._pool = pool
         self._chance = np.random.default_rng(limits.seed)
         self._model: tuple[cp_model.CpModel, PackingVars] | None = None
 
-    def phase(self, goal: Goal, tiers: Sequence[int], *, last: bool) -> Phase:
-        """Reach for one goal, and fix what was reached."""
+    def reach(self, goal: Goal, *, last: bool) -> None:
+        """Come as near to a goal as the time allows."""
         began = time.monotonic()
         ends = began + max(0.0, self._deadline - began) * (1 if last else SHARE_OF_GOAL)
         if goal.measure is Measure.KEPT:
-            self._exchange_nodes()
+            self._exchange_nodes(goal)
         bound = self._bound(goal, ends)
         if self._value(goal) < bound:
             self._pack_few(goal, bound, ends)
         if self._value(goal) < bound:
             bound = self._pack_all(goal, bound, ends)
-        value = self._value(goal)
-        self._fixed.append((goal, value))
-        if self._model is not None:
-            self._model[0].add(goal.expression(self.whole, self._model[1]) >= value)
-        words = "pods placed" if goal.measure is Measure.PLACED else "running pods kept"
-        status = SolveStatus.OPTIMAL if value == bound else SolveStatus.FEASIBLE
-        name = f"{words} of priority {tiers[goal.tier]} and above"
-        return Phase(name, value, bound, status.value, round(time.monotonic() - began, 3))
+        self._done.append(_Done(goal, bound, round(time.monotonic() - began, 3)))
+
+    def phases(self, tiers: Sequence[int]) -> tuple[Phase, ...]:
+        """Return the goals as they were reached in the end: work on one may have brought those before it forward."""
+        phases: list[Phase] = []
+        for done in self._done:
+            value = self._value(done.goal)
+            words = "pods placed" if done.goal.measure is Measure.PLACED else "running pods kept"
+            name = f"{words} of priority {tiers[done.goal.tier]} and above"
+            status = SolveStatus.OPTIMAL if value == done.bound else SolveStatus.FEASIBLE
+            phases.append(Phase(name, value, done.bound, status.value, done.seconds))
+        return tuple(phases)
 
     def _value(self, goal: Goal) -> int:
         return goal.reached(self.whole, self.best)
@@ -131,19 +146,22 @@ class _Search:
         one = PackedNode("all", sum(node.cpu_milli for node in nodes), sum(node.memory_bytes for node in nodes))
         part = Part((one,), self.whole.kinds, self.whole.pods, {})
         model, v = build(part)
-        for reached, value in self._fixed:
-            if reached.measure is Measure.PLACED:
-                model.add(reached.expression(part, v) >= value)
+        for known in self._goals_done():
+            if known.measure is Measure.PLACED:
+                model.add(known.expression(part, v) >= self._value(known))
         model.maximize(goal.expression(part, v))
         solver = _solver(min(ends - time.monotonic(), FEW_SECONDS), 1, self._limits.seed)
         answered = solver.solve(model) in _ANSWERED
         return min(ceiling, int(solver.best_objective_bound + TOLERANCE)) if answered else ceiling
 
-    def _exchange_nodes(self) -> None:
-        """Let equal nodes exchange what they hold, where that keeps more pods and costs no goal that is fixed."""
+    def _exchange_nodes(self, goal: Goal) -> None:
+        """Let equal nodes exchange what they hold, where that is no loss for this goal, nor for one that is done."""
         found = exchanged(self.whole, self.best)
-        if all(goal.reached(self.whole, found) >= value for goal, value in self._fixed):
+        if all(known.reached(self.whole, found) >= self._value(known) for known in (*self._goals_done(), goal)):
             self.best = found
+
+    def _goals_done(self) -> list[Goal]:
+        return [done.goal for done in self._done]
 
     def _pack_all(self, goal: Goal, bound: int, ends: float) -> int:
         """Improve the packing by the model of all nodes, and return the bound that it proves."""
@@ -151,9 +169,9 @@ class _Search:
             return bound
         if self._model is None:
             self._model = build(self.whole)
-            for reached, value in self._fixed:
-                self._model[0].add(reached.expression(self.whole, self._model[1]) >= value)
         model, v = self._model
+        for known in self._goals_done():
+            model.add(known.expression(self.whole, v) >= self._value(known))
         objective = goal.expression(self.whole, v)
         model.add(objective <= bound)
         # The method has no types of its own.
@@ -238,8 +256,8 @@ class _Search:
         """Return what runs on the nodes of a task when they are packed anew."""
         part = task.few.part
         model, v = build(part)
-        for reached, _ in self._fixed:
-            model.add(reached.expression(part, v) >= reached.reached(part, task.now))
+        for known in self._goals_done():
+            model.add(known.expression(part, v) >= known.reached(part, task.now))
         objective = goal.expression(part, v)
         model.add(objective >= goal.reached(part, task.now))
         model.maximize(objective)

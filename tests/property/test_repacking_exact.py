@@ -12,7 +12,7 @@ from planner.models.solve import SolveStatus
 from planner.options import SolveLimits
 from planner.packing import PackedNode, PackedPod, Packing
 from tests.bench.packing_check import faults, worth
-from tests.bench.random_packings import scheduled
+from tests.bench.random_packings import SETTINGS, Setting, instances, scheduled
 
 LIMITS = SolveLimits(time_limit_seconds=30.0)
 CASES, BATCH = 60, 15
@@ -68,6 +68,19 @@ def test_packing_anew_reaches_the_best_of_all_that_is_possible(first: int) -> No
         assert worth(packing, made.places) == best, f"seed {seed}"
         assert tuple(phase.value for phase in made.phases) == best, f"seed {seed}"
         assert made.status is SolveStatus.OPTIMAL, f"seed {seed}"
+
+
+@pytest.mark.parametrize("setting", [setting for setting in SETTINGS if setting.pods in (64, 128)][::6])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_answer_that_ran_out_of_time_is_legal_no_worse_and_says_what_it_is(setting: Setting, workers: int) -> None:
+    packing = next(instances(setting))
+    made = repack(packing, SolveLimits(time_limit_seconds=0.25, workers=workers))
+    reached = worth(packing, made.places)
+    assert not faults(packing, made.places)
+    assert reached >= worth(packing, packing.places)
+    assert reached == tuple(phase.value for phase in made.phases)
+    assert all(phase.value <= phase.bound for phase in made.phases)
+    assert (made.status is SolveStatus.OPTIMAL) == all(phase.value == phase.bound for phase in made.phases)
 
 
 def test_the_random_packings_are_not_all_easy() -> None:
