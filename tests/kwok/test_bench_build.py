@@ -1,10 +1,14 @@
 """Which binaries the test bench takes, and what a broken build leaves behind."""
 
+import os
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.kwok.controlplane import build
 from tests.kwok.controlplane.build import ready_binary
 from tests.kwok.controlplane.cache import cache_folder
 from tests.kwok.controlplane.programs import ETCD, Program, control_plane_programs, kube_program, minors
@@ -61,6 +65,44 @@ def test_broken_build_says_why_and_leaves_no_binary(assets: Path) -> None:
 
     assert "building kube-apiserver v1.36.0 failed" in str(problem.value)
     assert [path for path in cache_folder().rglob("kube-apiserver") if path.is_file()] == []
+
+
+def test_what_a_program_is_installed_with_stays_when_its_module_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "cache_folder", lambda: tmp_path)
+    program = _tiny_program(tmp_path / "module")
+    # A ready binary alone is not enough for such a program.
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(put_program(tmp_path, "tiny", "v0.1.0").parent))
+
+    binary = ready_binary(program)
+    shutil.rmtree(program.folder / "tiny")
+
+    assert ready_binary(program) == binary
+    assert subprocess.run([binary], capture_output=True, check=True).stdout == b""
+    kept = binary.parent / "config" / "crd" / "queue.yaml"
+    assert kept.read_text() == "kind: Queue\n"
+    # The module cache is read-only; a copy that is too could not be removed.
+    assert os.access(kept, os.W_OK)
+    assert not (binary.parent / "config" / "secret.yaml").exists()
+
+
+def _tiny_program(folder: Path) -> Program:
+    """Return a program that does nothing, in a module of its own with files beside it, required by another module."""
+    source = folder / "tiny"
+    (source / "config" / "crd").mkdir(parents=True)
+    (source / "go.mod").write_text("module islander.dev/testbench/tiny\n\ngo 1.26.0\n")
+    (source / "main.go").write_text("package main\n\nfunc main() {}\n")
+    (source / "config" / "crd" / "queue.yaml").write_text("kind: Queue\n")
+    (source / "config" / "crd" / "queue.yaml").chmod(0o444)
+    (source / "config" / "secret.yaml").write_text("")
+    (folder / "go.mod").write_text(
+        "module islander.dev/testbench/with-files\n\ngo 1.26.0\n\ntool islander.dev/testbench/tiny\n\n"
+        "require islander.dev/testbench/tiny v0.1.0 // indirect\n\nreplace islander.dev/testbench/tiny => ./tiny\n"
+    )
+    (folder / "go.sum").write_text("")
+    name = "islander.dev/testbench/tiny"
+    return Program("tiny", folder, name, name, kept=("config/crd",))
 
 
 def _without_source(name: str, folder: Path) -> Program:
