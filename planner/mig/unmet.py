@@ -69,14 +69,14 @@ def _more(drained: Chosen, ignoring: Chosen | None, demand: int) -> bool:
 def _message(fleet: Fleet, problem: Problem, d: int, demand: Demand, code: MoveCode) -> str:
     sentence = MOVE_REASONS[code].sentence
     if code is MoveCode.NO_SUCH_PROFILE:
-        there = _profiles(fleet)
-        return f"{sentence}; {there}" if there else f"{sentence}; {_unknown_products(fleet)}"
+        return f"{sentence}; {_profiles(fleet) or _unknown_products(fleet)}"
     if code is not MoveCode.NO_GPU_TO_CUT:
         return sentence
-    if not any(runs[d] for runs in problem.sites):
+    products = {product for product, _ in demand.accepts}
+    there = [node for node in fleet.nodes if product_of(node.node) in products]
+    if any(node.takes_pods for node in there) and not any(runs[d] for runs in problem.sites):
         how = f" and MIG strategy {demand.strategy}" if demand.strategy else ""
         return f"{sentence}: no node that takes pods fits the selectors and tolerations{how} of the demand"
-    products = {product for product, _ in demand.accepts}
     reasons = Counter(
         node.closed.code.value for node in fleet.nodes if node.closed is not None and product_of(node.node) in products
     )
