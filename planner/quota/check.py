@@ -26,19 +26,30 @@ from planner.quota.plan import Amount, QueueRow, QuotaPlan, TeamRow, WitnessPods
 from planner.quota.rooms import Kind, Remains, Room, gpus_of_pattern, holds, largest_patterns
 from planner.quota.validation import manifests_of, violations
 
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _KUSTOMIZATION = "kustomization.yaml"
 _QUEUE, _COHORT = "ClusterQueue", "Cohort"
 
 
-def check_quota(plan: QuotaPlan, snapshot: ClusterSnapshot, settings: PolicySettings) -> PlanVerdict:
+def check_quota(
+    plan: QuotaPlan,
+    snapshot: ClusterSnapshot,
+    settings: PolicySettings,
+    known_capacities: Sequence[FlavorCapacity] | None = None,
+) -> PlanVerdict:
     """Return whether a plan holds on a snapshot, and everything that speaks against it.
 
     A plan that was made for another snapshot is judged like any other; that it was is a warning.
+
+    Parameters
+    ----------
+    known_capacities
+        Of the plan's flavors, when they have been counted on this very snapshot before.
     """
-    judge = _Judge(plan, snapshot, settings)
+    judge = _Judge(plan, snapshot, settings, known_capacities)
     found = [violation for rule in _RULES for violation in rule(judge)]
     warnings = []
-    if SnapshotFacts.of(snapshot, settings).hash != plan.snapshot.hash:
+    if known_capacities is None and SnapshotFacts.of(snapshot, settings).hash != plan.snapshot.hash:
         warnings.append("the plan was made for another snapshot")
     return PlanVerdict(valid=not found, violations=list(dict.fromkeys(found)), warnings=warnings)
 
@@ -62,7 +73,7 @@ def _documents(plan: QuotaPlan) -> _Documents:
         if name == _KUSTOMIZATION:
             continue
         try:
-            bodies += [body for body in yaml.safe_load_all(text) if body is not None]
+            bodies += [body for body in yaml.load_all(text, Loader=_Loader) if body is not None]
         except yaml.YAMLError as problem:
             broken.append(f"{name}: {problem}")
     values = []
@@ -88,6 +99,7 @@ class _Judge:
     plan: QuotaPlan
     snapshot: ClusterSnapshot
     settings: PolicySettings
+    known: Sequence[FlavorCapacity] | None
     documents: _Documents = field(init=False)
     offers: dict[str, FlavorCapacity] = field(init=False)
     kinds: tuple[Kind, ...] = field(init=False)
@@ -100,13 +112,12 @@ class _Judge:
         named = {(door.namespace, door.name): door.cluster_queue for door in doors}
         membership = Membership.of(self.snapshot, future, named)
         resources = {row.name: row.resource for row in self.plan.flavors}
-        known = {flavor.name: flavor for flavor in self.snapshot.resource_flavors} | dict(self.documents.flavors)
-        flavors = [known[name] for name in resources if name in known]
-        self.offers = {
-            found.flavor: found
-            for found in capacities(self.snapshot, self.settings, 0, (), flavors, membership)
-            if found.resource == resources[found.flavor]
-        }
+        there = {flavor.name: flavor for flavor in self.snapshot.resource_flavors} | dict(self.documents.flavors)
+        flavors = [there[name] for name in resources if name in there]
+        counted = self.known
+        if counted is None:
+            counted = capacities(self.snapshot, self.settings, 0, (), flavors, membership)
+        self.offers = {found.flavor: found for found in counted if found.resource == resources.get(found.flavor)}
         self.kinds = _kinds(self.plan)
         held = {pod for found in self.offers.values() for pod, _ in found.held_outside}
         nodes = {node.name: node for node in self.snapshot.nodes}

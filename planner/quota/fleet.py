@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from islander.cluster.node import Node
 from islander.cluster.snapshot import ClusterSnapshot
@@ -22,7 +23,9 @@ class Fleet:
     Attributes
     ----------
     capacities
-        What each planned flavor offers, by its index.
+        What each planned flavor offers of its GPU resource, by its index.
+    counted
+        What the planned flavors offer of any resource.
     nodes
         Usable nodes by name.
     flavors_of
@@ -34,6 +37,7 @@ class Fleet:
     """
 
     capacities: tuple[FlavorCapacity, ...]
+    counted: tuple[FlavorCapacity, ...]
     nodes: Mapping[str, Node]
     flavors_of: Mapping[str, tuple[int, ...]]
     resource_of: Mapping[str, str]
@@ -50,17 +54,15 @@ class Fleet:
         shapes: Iterable[Shape],
     ) -> Fleet:
         """Return the fleet of a snapshot; `membership` tells whose pods quota counts."""
-        found = {
-            (capacity.flavor, capacity.resource): capacity
-            for capacity in capacities(
-                snapshot,
-                settings,
-                survive_nodes,
-                tuple(sorted(set(shapes))),
-                [planned.flavor for planned in plan.flavors],
-                membership,
-            )
-        }
+        counted = capacities(
+            snapshot,
+            settings,
+            survive_nodes,
+            tuple(sorted(set(shapes))),
+            [planned.flavor for planned in plan.flavors],
+            membership,
+        )
+        found = {(capacity.flavor, capacity.resource): capacity for capacity in counted}
         offers = tuple(found.get((f.name, f.resource), nothing(f.name, f.resource)) for f in plan.flavors)
         flavors_of: defaultdict[str, list[int]] = defaultdict(list)
         resource_of: dict[str, str] = {}
@@ -80,6 +82,7 @@ class Fleet:
 
         return cls(
             capacities=offers,
+            counted=counted,
             nodes=nodes,
             flavors_of={name: tuple(sorted(set(indices))) for name, indices in flavors_of.items()},
             resource_of=resource_of,
@@ -100,13 +103,10 @@ class Fleet:
             for flavor in self.flavors_of[name]
         )
 
-    def biggest(self, rooms: Mapping[str, Room], kinds: tuple[Kind, ...], number: int) -> frozenset[str]:
-        """Return the nodes of each flavor that hold most GPUs of replicas, so many of each."""
-        gone: set[str] = set()
-        for i in range(len(self.capacities)):
-            members = [name for name, indices in self.flavors_of.items() if i in indices]
-            gone |= set(sorted(members, key=lambda name: (-most_gpus(rooms[name], kinds), name))[:number])
-        return frozenset(gone)
+    def biggest(self, sizes: Mapping[str, int], flavor: int, number: int) -> frozenset[str]:
+        """Return so many nodes of a flavor, those that hold most GPUs of replicas; `sizes` tells how many."""
+        members = [name for name, indices in self.flavors_of.items() if flavor in indices]
+        return frozenset(sorted(members, key=lambda name: (-sizes[name], name))[:number])
 
     def classes(
         self, rooms: Mapping[str, Room], kinds: tuple[Kind, ...], without: Collection[str] = ()
@@ -116,6 +116,7 @@ class Fleet:
         return node_classes(kept, self.flavors_of, kinds)
 
 
+@lru_cache(maxsize=4096)
 def most_gpus(room: Room, kinds: tuple[Kind, ...]) -> int:
     """Return the most GPUs that replicas of some kinds take on a node."""
     patterns: tuple[Pattern, ...] = largest_patterns(room, kinds)

@@ -89,7 +89,7 @@ def plan_quota(
         warnings=[*snapshot.warnings, *_warnings(found, target, snapshot)],
     )
     plan = _with_outcome(plan).with_id()
-    verdict = check_quota(plan, snapshot, settings)
+    verdict = check_quota(plan, snapshot, settings, found.fleet.capacities)
     if not verdict.valid:
         first = verdict.violations[0]
         raise InvariantError(f"the plan does not pass its own check: {first.code} {first.step} {first.message}")

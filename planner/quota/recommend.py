@@ -84,8 +84,10 @@ class Recommendation:
         As they were solved: islands that no hardware has are no longer asked for.
     kinds
         Kinds of replicas, which the patterns of rooms count.
-    rooms, gone
-        Room of each usable node; the nodes that may fail, on which nothing is placed.
+    rooms, sizes
+        Room of each usable node, and the most GPUs that replicas of the kinds asked for take there.
+    gone
+        The nodes that may fail, on which nothing is placed.
     reserve
         (shape, pods asked for, pods kept) of the reserve.
     """
@@ -95,6 +97,7 @@ class Recommendation:
     fleet: Fleet
     kinds: tuple[Kind, ...]
     rooms: Mapping[str, Room]
+    sizes: Mapping[str, int]
     gone: frozenset[str]
     guarantees: tuple[Guarantee, ...]
     missing: tuple[Missing, ...]
@@ -105,20 +108,20 @@ class Recommendation:
 
     def placeable(self, flavors: Collection[int], without: Collection[str] = ()) -> int:
         """Return the most GPUs that replicas of the kinds asked for take on the nodes of some flavors."""
+        wanted = set(flavors)
         return sum(
-            most_gpus(room, self.kinds)
-            for name, room in self.rooms.items()
-            if name not in without and set(flavors) & set(self.fleet.flavors_of[name])
+            size
+            for name, size in self.sizes.items()
+            if name not in without and not wanted.isdisjoint(self.fleet.flavors_of[name])
         )
 
     def biggest_of(self, flavor: int) -> frozenset[str]:
         """Return the one node of a flavor that holds most GPUs of replicas."""
-        members = [name for name, indices in self.fleet.flavors_of.items() if flavor in indices]
-        return frozenset(sorted(members, key=lambda n: (-most_gpus(self.rooms[n], self.kinds), n))[:1])
+        return self.fleet.biggest(self.sizes, flavor, 1)
 
     def most_on_one_node(self) -> int:
         """Return the most GPUs of replicas that are lost with one node."""
-        return max((most_gpus(room, self.kinds) for room in self.rooms.values()), default=0)
+        return max(self.sizes.values(), default=0)
 
 
 def recommend(
@@ -134,7 +137,8 @@ def recommend(
     asked, plan, reserve = _with_what_exists(asked, options.policy, known, plan, fleet)
     kinds = _kinds(asked.queues, reserve)
     rooms = fleet.rooms(kinds)
-    gone = fleet.biggest(rooms, kinds, options.spare)
+    sizes = {name: most_gpus(room, kinds) for name, room in rooms.items()}
+    gone = frozenset(n for f in range(len(plan.flavors)) for n in fleet.biggest(sizes, f, options.spare))
     pools = _pools(snapshot, settings, plan)
     case = _case(snapshot, settings, asked.queues, pools, plan, fleet, kinds, reserve, rooms, gone)
     solution = solve(case, options.limits, on_progress)
@@ -144,6 +148,7 @@ def recommend(
         fleet=fleet,
         kinds=kinds,
         rooms=rooms,
+        sizes=sizes,
         gone=gone,
         guarantees=_guarantees(snapshot, settings, asked.queues, pools, plan, case, solution),
         missing=_missing(asked.queues, case, solution),
