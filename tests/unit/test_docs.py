@@ -14,6 +14,7 @@ from islander.cluster import names
 from islander.cluster.gpu_report import parse_gpu_report
 from islander.cluster.snapshot_json import encode_snapshot
 from islander.policy.reasons import MOVE_REASONS, REASONS, Code, MoveCode
+from planner.quota.finding_codes import FINDINGS
 from tests.builders import a_node, a_pod, a_snapshot, pod_object
 
 FOLDER = ROOT / "docs"
@@ -28,8 +29,8 @@ def test_a_generated_page_is_what_the_code_says(name):
 def test_every_code_has_a_sentence_a_cause_and_a_cure_in_the_docs():
     text = (FOLDER / "codes.md").read_text()
     documented = re.findall(r"^### `([A-Z_]+)`$", text, re.MULTILINE)
-    assert documented == [code.value for code in (*Code, *MoveCode)]
-    for reason in (*REASONS.values(), *MOVE_REASONS.values()):
+    assert documented == [code.value for code in (*Code, *MoveCode, *FINDINGS)]
+    for reason in (*REASONS.values(), *MOVE_REASONS.values(), *FINDINGS.values()):
         assert all(part in text for part in (reason.sentence, reason.cause, reason.cure))
 
 
