@@ -14,6 +14,7 @@ from tests.kwok.controlplane.api import Api
 from tests.kwok.controlplane.build import ready_binary
 from tests.kwok.controlplane.cluster import ControlPlane
 from tests.kwok.controlplane.extender_process import ExtenderProcess
+from tests.kwok.controlplane.kueue import LOG as KUEUE_LOG
 from tests.kwok.controlplane.kueue import Kueue, remove_queues
 from tests.kwok.controlplane.programs import DEFAULT_MINOR, KUEUE, Program, control_plane_programs
 from tests.kwok.controlplane.recorder import Recorder
@@ -45,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the end of the schedulers' logs below a failed test."""
+    """Show the end of the logs of schedulers and Kueue below a failed test."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):
         for plane in item.funcargs.values():
@@ -54,6 +55,8 @@ def pytest_runtest_makereport(
                     (f"log of kube-scheduler {scheduler.name}", _end_of(scheduler.log_text()))
                     for scheduler in plane.schedulers()
                 ]
+                if (log := plane.folder / KUEUE_LOG).exists():
+                    report.sections.append(("log of kueue", _end_of(log.read_text(errors="replace"))))
     return report
 
 

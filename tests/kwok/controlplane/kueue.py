@@ -26,6 +26,7 @@ from tests.kwok.controlplane.queues import API, resource_flavor
 from tests.kwok.controlplane.waiting import wait_until
 
 NAMESPACE = "kueue-system"
+LOG = "kueue.log"
 _SERVICE = "kueue-webhook-service"
 _SECRET = "kueue-webhook-server-cert"
 _SECRET_PATH = f"/api/v1/namespaces/{NAMESPACE}/secrets/{_SECRET}"
@@ -75,7 +76,7 @@ class Kueue:
         process = start_process(
             "kueue",
             lambda _: [str(self._binary), f"--config={config_file}"],
-            log=plane.folder / "kueue.log",
+            log=plane.folder / LOG,
             ready=lambda _: _is_mounted(plane.api, certificates) and self._is_ready(),
             fixed_ports=self._ports,
             env={"KUBECONFIG": str(plane.kubeconfig)},
