@@ -62,9 +62,9 @@ def repack(packing: Packing, limits: SolveLimits) -> Repacking:
     whole, keys = in_counts(packing)
     goals = goals_of(len(packing.tiers))
     with ThreadPoolExecutor(limits.workers) as pool:
-        search = _Search(whole, limits, started, pool)
+        search = _Search(whole, goals, limits, started, pool)
         for goal in goals:
-            search.reach(goal, last=goal == goals[-1])
+            search.reach(goal)
     phases = search.phases(packing.tiers)
     proved = all(phase.status == SolveStatus.OPTIMAL for phase in phases)
     status = SolveStatus.OPTIMAL if proved else SolveStatus.FEASIBLE
@@ -100,9 +100,12 @@ class _Task:
 class _Search:
     """The best packing so far, and the goals that are done."""
 
-    def __init__(self, whole: Part, limits: SolveLimits, started: float, pool: Executor) -> None:
+    def __init__(
+        self, whole: Part, goals: tuple[Goal, ...], limits: SolveLimits, started: float, pool: Executor
+    ) -> None:
         self.whole = whole
         self.best: Counts = whole.running
+        self._goals = goals
         self._done: list[_Done] = []
         self._limits = limits
         self._deadline = started + limits.time_limit_seconds - RESERVE_SECONDS
@@ -110,10 +113,11 @@ class _Search:
         self._chance = np.random.default_rng(limits.seed)
         self._model: tuple[cp_model.CpModel, PackingVars] | None = None
 
-    def reach(self, goal: Goal, *, last: bool) -> None:
+    def reach(self, goal: Goal) -> None:
         """Come as near to a goal as the time allows."""
+        before = self.best
         began = time.monotonic()
-        ends = began + max(0.0, self._deadline - began) * (1 if last else SHARE_OF_GOAL)
+        ends = began + max(0.0, self._deadline - began) * (1 if goal == self._goals[-1] else SHARE_OF_GOAL)
         if goal.measure is Measure.KEPT:
             self._exchange_nodes(goal)
         bound = self._bound(goal, ends)
@@ -121,6 +125,8 @@ class _Search:
             self._pack_few(goal, bound, ends)
         if self._value(goal) < bound:
             bound = self._pack_all(goal, bound, ends)
+        # Few nodes wander among packings that are equal by this goal, not by those that follow.
+        self.best = max(before, self.best, key=self._worth)
         self._done.append(_Done(goal, bound, round(time.monotonic() - began, 3)))
 
     def phases(self, tiers: Sequence[int]) -> tuple[Phase, ...]:
@@ -136,6 +142,9 @@ class _Search:
 
     def _value(self, goal: Goal) -> int:
         return goal.reached(self.whole, self.best)
+
+    def _worth(self, counts: Counts) -> tuple[int, ...]:
+        return tuple(goal.reached(self.whole, counts) for goal in self._goals)
 
     def _bound(self, goal: Goal, ends: float) -> int:
         """Return a bound: all pods, and not more than one node would hold that is as large as all together."""
