@@ -15,26 +15,35 @@ import pytest
 from islander.cluster import names
 from islander.cluster.node import MigDevice, Node, ReportedGpu, Taint
 from islander.cluster.pod import Container, HostPort, NodeTerm, Owner, Pod, Requirement, SpreadConstraint, Toleration
+from islander.cluster.queues import LocalQueue, NamespaceQuota, PodSet, QueuedWorkload
 from islander.cluster.snapshot import ClusterSnapshot, ShapeWeight
 from islander.cluster.snapshot_json import encode_snapshot
 from islander.cluster.vllm import Reading, read_container
+from islander.policy.settings import PolicySettings
 from planner.anonymize import anonymized
 from planner.invented_names import KEPT_WORDS, invented_words, renamed
 from planner.movability import group_of, is_system
 from planner.plain_command import with_plain_command
+from planner.quota.capacity import capacities
+from planner.quota.finding_codes import FindingCode
+from planner.quota.findings import findings_of
 from tests.builders import (
     H100,
     a_budget,
     a_claim,
+    a_cluster_queue,
     a_container,
+    a_flavor,
     a_node,
     a_pod,
     a_report,
+    a_resource_claim,
     a_resource_slice,
     a_snapshot,
     a_volume,
     a_workload,
     owned_by,
+    quotas,
 )
 
 
@@ -365,3 +374,35 @@ def test_a_plain_command_says_of_the_sizes_what_the_original_said(argv: tuple[st
         assert known(plain) == known(container)
         assert "falcon" not in str((plain.argv, plain.env))
         assert bool(plain.argv or plain.env) >= bool(argv or env)
+
+
+def test_quotas_are_judged_as_before() -> None:
+    """Names decide whose quota a pod counts in, and which nodes a flavor names."""
+    label = {"pool.example.com/kind": "Fast"}
+    nodes = (a_node("gpu-a", labels=label), a_node("gpu-b", labels=label), a_node("gpu-c", product="NVIDIA-H200"))
+    snapshot = a_snapshot(
+        *nodes,
+        a_flavor("fast", labels=label),
+        a_flavor("any"),
+        a_cluster_queue("chat", quotas("fast", 20, lend=3), cohort="Pool", namespaces=("talk",)),
+        a_cluster_queue("lab", quotas("any", 8), cohort="Pool", stop_policy="Hold", effective=(quotas("any", 4),)),
+        LocalQueue("talk", "door", cluster_queue="chat"),
+        LocalQueue("other", "door", cluster_queue="chat"),
+        NamespaceQuota("talk", "limits", (("requests.nvidia.com/gpu", 8),)),
+        QueuedWorkload("talk", "job", queue="door", pod_sets=(PodSet("main", 3, (("nvidia.com/gpu", 16),)),)),
+        a_pod("llm", namespace="talk", gpus=4, node="gpu-a", labels={names.KUEUE_QUEUE: "door"}),
+        a_pod("old", namespace="talk", gpus=2, node="gpu-b"),
+        a_resource_claim("gpu-7", node="gpu-b"),
+    )
+    found = [
+        [
+            (c.resource, c.unit, c.arithmetic, c.usable, sorted(count for _, count in c.held_outside), c.placeable)
+            for c in capacities(one, PolicySettings(), 1)
+        ]
+        for one in (snapshot, anonymized(snapshot))
+    ]
+    assert sorted(map(str, found[0])) == sorted(map(str, found[1]))
+    before, after = (findings_of(one, PolicySettings()) for one in (snapshot, anonymized(snapshot)))
+    assert sorted((one.code, one.severity) for one in after) == sorted((one.code, one.severity) for one in before)
+    assert {FindingCode.QUOTA_ABOVE_CAPACITY, FindingCode.NAMESPACE_SHUT_OUT} <= {one.code for one in before}
+    assert not any(word in text_of(anonymized(snapshot)) for word in ("chat", "talk", "fast", "Fast", "door", "Pool"))
