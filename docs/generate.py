@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from extender.config import ExtenderConfig
 from islander.hardware.islands import disjoint_islands, largest_island
+from islander.hardware.mig import GEOMETRIES, Profile
 from islander.hardware.presets import PRESETS
 from islander.hardware.products import PRODUCTS
 from islander.policy.reasons import IMMOVABLE_REASONS, PLAN_REASONS, REASONS, Code, MoveCode, ReasonText
@@ -28,6 +29,8 @@ from planner.quota.finding_codes import FINDINGS, FindingCode
 Reasons = Mapping[Code, ReasonText] | Mapping[MoveCode, ReasonText] | Mapping[FindingCode, ReasonText]
 
 ROOT = Path(__file__).parents[1]
+# All products with seven SM slices are cut alike; only the memory in the names differs.
+SEVEN_SLICE_SLOTS = 8
 MARKER = "<!-- generated: `make docs` writes what follows -->\n"
 END = "<!-- end -->\n"
 
@@ -96,7 +99,48 @@ def hardware() -> str:
         f"| {product.fabric.value} |"
         for product in PRODUCTS
     ]
-    return "\n".join(rows) + "\n"
+    return "\n".join([*rows, *_mig()]) + "\n"
+
+
+def _mig() -> list[str]:
+    """Return two tables: where the shapes of each family may lie, and names and memory by product."""
+    rows = [
+        "",
+        "## MIG profiles",
+        "",
+        "A GPU's memory is divided into slots; an instance takes some of them, beginning at one of its starts. Not all",
+        "that fits is legal: the SM slices must suffice, and one instance at most holds the unique media engines.",
+        "",
+        "| slots | SM slices | profile | size | starts | most per GPU |",
+        "|---:|---:|---|---:|---|---:|",
+    ]
+    families = {geometry.slots: geometry for geometry in reversed(GEOMETRIES)}
+    for slots, geometry in sorted(families.items()):
+        for profile in geometry.profiles:
+            starts = ", ".join(map(str, profile.starts))
+            shape = f"`{profile.name}`" if slots != SEVEN_SLICE_SLOTS else _shape(profile)
+            rows.append(
+                f"| {slots} | {profile.sm_slices} of {geometry.sm_slices} | {shape} | {profile.size} | {starts} "
+                f"| {profile.max_count} |"
+            )
+    rows += [
+        "",
+        "MiB is the memory that an instance really has: the least that a driver was seen to report. With `~` no report",
+        "is known, and it is a cautious share of the GPU. A product that is not here gets no recommendation.",
+        "",
+        "| product | profiles and MiB | driver from | mode change |",
+        "|---|---|---:|---|",
+    ]
+    for geometry in GEOMETRIES:
+        profiles = ", ".join(f"`{p.name}` {'~' * p.memory_derived}{p.memory_mib}" for p in geometry.profiles)
+        change = "resets the GPU" if geometry.reset else "needs no reset"
+        rows.append(f"| {', '.join(geometry.products)} | {profiles} | {geometry.min_driver} | {change} |")
+    return rows
+
+
+def _shape(profile: Profile) -> str:
+    double = " of double memory" if profile.size > profile.sm_slices == 1 else ""
+    return f"`{profile.sm_slices}g{profile.media.value}`{double}"
 
 
 def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo, str]]:

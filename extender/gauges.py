@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from extender.cache import ClusterCache
 from extender.source import ClusterSource
+from islander.cluster.mig_devices import MigChange
 from islander.policy.demand import shapes_by_size
 from islander.policy.fit import not_schedulable
 from islander.policy.fragmentation import stranded_share
@@ -102,8 +103,10 @@ class ClusterGauges(Collector):
             sight = self._cache.sight(resource, names)
             states = sight.resource.states
             for (state_id, is_usable), count in Counter(zip(sight.ids({}).tolist(), usable, strict=True)).items():
-                if state_id >= 0 and states[state_id].offered:
-                    kinds[_Kind(states[state_id], is_usable)] += count
+                state = states[state_id] if state_id >= 0 else None
+                # Under the name of GPUs a node may offer MIG instances: those are not counted as GPUs.
+                if state is not None and state.offered and not state.mig:
+                    kinds[_Kind(state, is_usable and state.mig_change is MigChange.SETTLED)] += count
         return kinds
 
     def _gpus(self, kinds: Counter[_Kind]) -> Metric:
@@ -153,12 +156,16 @@ class ClusterGauges(Collector):
         nodes = [name for name, node in self._cache.nodes().items() if not_schedulable(node) is None]
         waiting = Counter(need for pod in self._cache.waiting() if (need := need_of(pod, self._settings)).gpus)
         for need, count in waiting.items():
-            stuck[(str(need.gpus),)] += 0
-            if need.gpus <= usable_free:
-                sight = self._cache.sight(need.resource, nodes)
-                ids = np.unique(sight.ids({}))
-                if not (sight.resource.table(need, mix).judgements(ids[ids >= 0]).ranks >= 0).any():
-                    stuck[(str(need.gpus),)] += count
+            stuck[(need.shape_name,)] += 0
+            if not need.asks_mig and need.gpus > usable_free:
+                continue
+            sight = self._cache.sight(need.resource, nodes)
+            ids = sight.ids({})
+            ids = ids[ids >= 0]
+            if need.asks_mig and need.gpus > sum(sight.resource.states[i].free for i in ids.tolist()):
+                continue
+            if not (sight.resource.table(need, mix).judgements(np.unique(ids)).ranks >= 0).any():
+                stuck[(need.shape_name,)] += count
         return _gauge(
             "islander_pending_stuck_replicas",
             "Pending pods that no node takes although GPUs are free.",

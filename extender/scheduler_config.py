@@ -8,6 +8,8 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from extender.config import ExtenderConfig
+from islander.cluster.names import NVIDIA_GPU
+from islander.hardware.mig import MIG_RESOURCES
 
 # kube-scheduler adds score x weight x 10 for us, and at most 100 x 14 for its default plugins (their weights are
 # 3 + 2 + 2 + 2 + 2 + 1 + 1 + 1, config/v1 default_plugins.go). With 15 our best node outvotes them all; with 3 to 5
@@ -22,6 +24,12 @@ _HEADER = """\
 """
 
 
+def managed_resources(config: ExtenderConfig) -> tuple[str, ...]:
+    """Return the resources whose pods are sent: kube-scheduler knows no wildcard, so each MIG profile is named."""
+    mig = MIG_RESOURCES if NVIDIA_GPU in config.resource_names else ()
+    return (*config.resource_names, *(name for name in mig if name not in config.resource_names))
+
+
 def scheduler_config(config: ExtenderConfig, *, see_all_pods: bool = False) -> str:
     """Return the entry for this configuration.
 
@@ -29,7 +37,8 @@ def scheduler_config(config: ExtenderConfig, *, see_all_pods: bool = False) -> s
     ----------
     see_all_pods
         Have every pod sent, which pods with nothing but resource claims need; otherwise only pods that name one of the
-        configured resources, so that all others are scheduled even while no extender answers.
+        configured resources, or a MIG profile where GPUs of NVIDIA are configured, so that all others are scheduled
+        even while no extender answers.
     """
     address = config.listen.address
     host = "127.0.0.1" if address in ("0.0.0.0", "::") else address  # noqa: S104 - compared, not listened on
@@ -47,7 +56,7 @@ def scheduler_config(config: ExtenderConfig, *, see_all_pods: bool = False) -> s
     if config.bind:
         extender["bindVerb"] = "bind"
     if not see_all_pods:
-        extender["managedResources"] = [{"name": name} for name in config.resource_names]
+        extender["managedResources"] = [{"name": name} for name in managed_resources(config)]
     if config.tls:
         extender["tlsConfig"] = {"caFile": "CA_FILE", "serverName": "SERVER_NAME"}
         if config.tls.client_ca_file:

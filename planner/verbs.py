@@ -59,6 +59,10 @@ def print_status(status: ClusterStatus, terminal: Terminal, *, wide: bool = Fals
     terminal.table(showing.room_table(status))
     terminal.lines([""])
     terminal.table(showing.node_table(status.nodes, terminal.glyphs, wide=wide))
+    mig = showing.mig_table(status)
+    if mig.rows:
+        terminal.lines([""])
+        terminal.table(mig)
     legend = showing.legend_table(status.nodes)
     if legend.rows:
         terminal.lines([""])

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from islander.cluster import names
+from islander.cluster.mig_devices import instance_memory_mib, sliced_as
 from islander.cluster.node import Node, ReportedGpu
 from islander.hardware.links import Hardware
 from islander.hardware.presets import MAX_GPUS, preset, preset_for, unknown_hardware
@@ -101,8 +102,11 @@ def physical_gpus(node: Node, resource: str = names.NVIDIA_GPU) -> int:
 def gpu_memory(node: Node, resource: str = names.NVIDIA_GPU) -> GpuMemory:
     """Return the memory of the node's GPUs: of each by its report, else by label, else by the product catalogue.
 
-    One label cannot speak for different GPUs (G11), so it counts only where no GPU says its own size.
+    One label cannot speak for different GPUs (G11), so it counts only where no GPU says its own size. Where MIG
+    instances go by the name of GPUs, it is the memory of one instance.
     """
+    if resource == names.NVIDIA_GPU and sliced_as(node):
+        return GpuMemory(0, instance_memory_mib(node, resource))
     labels = dict(node.labels)
     reported = node.gpu_report.gpus if node.gpu_report else ()
     sizes = [gpu.memory_mib for gpu in reported if gpu.memory_mib]

@@ -21,6 +21,7 @@ from islander.hardware.products import PRODUCT_BY_NAME, product_by_label
 __all__ = [
     "GEOMETRIES",
     "GEOMETRY_BY_NAME",
+    "MIG_RESOURCES",
     "Geometry",
     "Media",
     "Placement",
@@ -257,6 +258,11 @@ GEOMETRY_BY_NAME: Mapping[str, Geometry] = MappingProxyType({geometry.name: geom
 _BY_PRODUCT: Mapping[str, Geometry] = MappingProxyType(
     {product: geometry for geometry in GEOMETRIES for product in geometry.products}
 )
+
+
+_NAMES = {parse_profile_name(profile.name) for geometry in GEOMETRIES for profile in geometry.profiles}
+MIG_RESOURCES: tuple[str, ...] = tuple(resource_name(str(name)) for name in sorted(name for name in _NAMES if name))
+"""The resources of all profiles in the tables, small ones first."""
 
 
 def geometry_for(product_label: str) -> Geometry | None:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from islander.cluster import names
+from islander.cluster.mig_devices import INVALID, MigChange
 from islander.hardware.islands import (
     ALONE,
     QUALITY_PER_NVLINK,
@@ -118,6 +119,8 @@ def assess(state: GpuState, need: PodNeed, mix: DemandMix) -> Assessment:
 
     Counts are judged first, as kube-scheduler does; then what the node is; then the links of every possible pick.
     """
+    if (code := _refusal_by_mig(state)) is not None:
+        return Assessment(Verdict.IMPOSSIBLE, code, accepted=False)
     if state.dra:
         return _assess_unseen(need)
     code = _refusal_by_count(state, need) or _refusal_by_kind(state, need)
@@ -136,7 +139,7 @@ def assess(state: GpuState, need: PodNeed, mix: DemandMix) -> Assessment:
         parts=ScoreParts(
             link=min(outlook.worst, BROAD_LINK) if need.wants_island else 0,
             numa_nodes=-outlook.numa_nodes if need.wants_island else -1.0,
-            island_likelihood=outlook.island_share if need.wants_island else 1.0,
+            island_likelihood=outlook.island_share if need.wants_island or _is_split(state, need) else 1.0,
             room_kept=-outlook.loss,
             packing=state.gpu_pods,
             tightness=need.gpus - state.free,
@@ -163,15 +166,26 @@ def _link_word(state: GpuState, quality: LinkQuality) -> str:
     return link_name(quality, "XGMI" if state.resource == names.AMD_GPU else "NV")
 
 
+def _refusal_by_mig(state: GpuState) -> Code | None:
+    """Judge what no count tells: the device plugin takes its devices back when the change begins, not when asked."""
+    if state.mig_change is MigChange.CHANGING:
+        return Code.MIG_CHANGING
+    if state.mig_change is MigChange.FAILED:
+        return Code.MIG_FAILED
+    return Code.MIG_INVALID if state.mig == INVALID else None
+
+
+def _is_split(state: GpuState, need: PodNeed) -> bool:
+    """Return whether an engine would be split over devices that cannot reach each other, or may be the same one."""
+    return need.island > 1 and not state.whole
+
+
 def _refusal_by_count(state: GpuState, need: PodNeed) -> Code | None:
-    mig = need.resource.startswith(names.MIG_RESOURCE_PREFIX)
+    if need.asks_mig:
+        return Code.MIG_NOT_PLACEABLE if need.gpus > state.free else None
     if need.gpus > state.capacity:
-        if state.gpu_node and not state.offered:
-            return Code.NOT_ENOUGH_FREE_GPUS
-        return Code.MIG_NOT_PLACEABLE if mig else Code.NODE_TOO_SMALL
-    if need.gpus > state.free:
-        return Code.MIG_NOT_PLACEABLE if mig else Code.NOT_ENOUGH_FREE_GPUS
-    return None
+        return Code.NOT_ENOUGH_FREE_GPUS if state.gpu_node and not state.offered else Code.NODE_TOO_SMALL
+    return Code.NOT_ENOUGH_FREE_GPUS if need.gpus > state.free else None
 
 
 def _refusal_by_kind(state: GpuState, need: PodNeed) -> Code | None:
@@ -179,14 +193,17 @@ def _refusal_by_kind(state: GpuState, need: PodNeed) -> Code | None:
         return Code.WRONG_PRODUCT
     if need.memory_mib and state.memory_mib and state.memory_mib < need.memory_mib:
         return Code.GPU_MEMORY_TOO_SMALL
-    if need.wants_island and not state.whole:
-        return Code.SHARED_GPUS if state.shared else Code.MIG_NOT_PLACEABLE
+    if need.wants_island and not state.whole and not need.asks_mig:
+        # Who asks for MIG devices by name is warned and has them; nobody gets them for whole GPUs.
+        return Code.SHARED_GPUS if state.shared else Code.MIG_NO_PEER
     return None
 
 
 def _verdict(state: GpuState, need: PodNeed, outlook: _Outlook) -> tuple[Verdict, Code | None]:
     if not need.wants_island or outlook.island_share >= 1.0:
         return Verdict.GUARANTEED, None
+    if state.mig:
+        return Verdict.IMPOSSIBLE, Code.MIG_NO_PEER
     if not state.hardware.topology_known:
         # It may well join them; nothing says so.
         return Verdict.POSSIBLE, Code.ISLAND_NOT_GUARANTEED

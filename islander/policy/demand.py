@@ -12,13 +12,13 @@ from islander.policy.settings import DEFAULT_MIX, DemandMix, PolicySettings, Sha
 
 
 def observed_mix(needs: Iterable[PodNeed]) -> DemandMix:
-    """Return the mix of the pods seen, running and pending.
+    """Return the mix of the pods seen, running and pending; MIG instances are no GPUs, and not counted.
 
     Every common shape counts as seen once more than it was, so that room is kept for a replica that is not there yet.
     """
     counts: Counter[Shape] = Counter({shape: 1 for shape, _ in DEFAULT_MIX.weights})
     for need in needs:
-        if need.gpus:
+        if need.gpus and not need.asks_mig:
             counts[Shape(need.gpus, island=need.shape.island)] += 1
     return DemandMix(tuple((shape, float(count)) for shape, count in sorted(counts.items())))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -22,11 +23,15 @@ from islander.policy.reasons import REASONS, Code
 from islander.policy.score import spread
 from islander.policy.settings import DemandMix, PolicySettings
 
+# A warning names so many nodes.
+_MOST_NAMED = 3
+
 
 class Need(Struct, frozen=True, rename="camel"):
-    """What the pod asks of one node."""
+    """What the pod asks of one node: `gpus` counts devices of `resource`, which for MIG are instances."""
 
     gpus: int
+    resource: str
     per_container: list[int]
     topology: str
     tensor_parallel: int
@@ -86,12 +91,13 @@ class PodExplanation(Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One node's judgement: by kube-scheduler's own rules (`unfit`), then by its GPUs."""
+    """One node's judgement: by kube-scheduler's own rules (`unfit`), then by its GPUs, which may be MIG instances."""
 
     node: Node
     assessment: Assessment
     unfit: Unfit | None
     free: int
+    sliced: bool = False
 
     @property
     def accepted(self) -> bool:
@@ -113,7 +119,7 @@ def judge_nodes(
         there = tuple(other for other in snapshot.pods_by_node.get(node.name, ()) if other.key != pod.key)
         state = gpu_state(node, there, need.resource, dra=snapshot.has_devices(node.name, need.resource))
         assessment = assess(state, need, mix) if need.gpus else NO_GPU_NEEDED
-        judged.append(Judged(node, assessment, unfit(pod, node, around, there), state.free))
+        judged.append(Judged(node, assessment, unfit(pod, node, around, there), state.free, bool(state.mig)))
     return judged
 
 
@@ -130,6 +136,7 @@ def explain_pod(snapshot: ClusterSnapshot, pod: Pod, settings: PolicySettings | 
         pod=pod.key,
         need=Need(
             gpus=need.gpus,
+            resource=need.resource,
             per_container=[c.gpus for c in need.containers],
             topology=need.topology.value,
             tensor_parallel=need.tensor_parallel,
@@ -140,7 +147,11 @@ def explain_pod(snapshot: ClusterSnapshot, pod: Pod, settings: PolicySettings | 
         nodes=[_node_explanation(j, score) for j, score in zip(judged, scores, strict=True)],
         summary=dict(sorted(Counter(j.code.value for j in judged if not j.accepted and j.code).items())),
         would_fit=None,
-        warnings=[*snapshot.warnings, *(f"pod {pod.key}: {warning}" for warning in _pod_warnings(pod, need))],
+        warnings=[
+            *snapshot.warnings,
+            *(f"pod {pod.key}: {warning}" for warning in _pod_warnings(pod, need)),
+            *_split_warnings(need, judged),
+        ],
     )
 
 
@@ -151,6 +162,15 @@ def _pod_warnings(pod: Pod, need: PodNeed) -> list[str]:
     found = [warning] if (warning := topology_warning(pod)) else []
     findings = (finding for finding in parallel_findings(pod) if finding.severity is not Severity.INFO)
     return found + [f"{finding.field}: {finding.message}. {finding.cure}" for finding in findings]
+
+
+def _split_warnings(need: PodNeed, judged: Sequence[Judged]) -> list[str]:
+    """Return a warning for the nodes that would split the pod's engine over MIG instances under the name of GPUs."""
+    if need.asks_mig or need.island == 1:
+        return []
+    split = [j.node.name for j in judged if j.accepted and j.sliced]
+    shown = ", ".join(split[:_MOST_NAMED]) + (f" and {len(split) - _MOST_NAMED} more" if split[_MOST_NAMED:] else "")
+    return [f"devices of {shown} are MIG instances: {REASONS[Code.MIG_NO_PEER].cause}"] if split else []
 
 
 def _node_explanation(judged: Judged, score: int) -> NodeExplanation:

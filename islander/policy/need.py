@@ -61,6 +61,11 @@ class PodNeed:
     source: str = "request"
 
     @property
+    def asks_mig(self) -> bool:
+        """True when the pod asks for MIG instances by their own name; `gpus` counts them."""
+        return self.resource.startswith(names.MIG_RESOURCE_PREFIX)
+
+    @property
     def island(self) -> int:
         """Size of the largest island that the pod needs; 1 when it needs none."""
         return max((c.island for c in self.containers), default=1)
@@ -74,6 +79,14 @@ class PodNeed:
     def shape(self) -> Shape:
         """The shape that the demand mix counts the pod as."""
         return Shape(self.gpus, island=self.wants_island and self.island == self.gpus)
+
+    @property
+    def shape_name(self) -> str:
+        """What the pod asks for in short: `4` for whole GPUs, `3g.40gb` or `2x1g.10gb` for MIG instances."""
+        if not self.asks_mig:
+            return str(self.gpus)
+        profile = self.resource.removeprefix(names.MIG_RESOURCE_PREFIX)
+        return profile if self.gpus == 1 else f"{self.gpus}x{profile}"
 
 
 NO_GPUS = PodNeed()

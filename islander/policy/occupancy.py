@@ -6,13 +6,14 @@ Counts come from the API, as kube-scheduler counts them; identity comes from the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import combinations
 
 from islander.cluster import names
 from islander.cluster.machine import gpu_memory, hardware_of, is_shared, physical_gpus, whole_gpus
+from islander.cluster.mig_devices import MigChange, mig_change, names_mig, sliced_as
 from islander.cluster.node import GpuReport, Node
 from islander.cluster.pod import ContainerKind, Pod
 from islander.hardware.links import Hardware, gpus_of, mask_of
@@ -49,6 +50,11 @@ class GpuState:
         False when the node does not name the resource at all.
     whole
         True when one device is one whole GPU of its own; false for shared replicas and MIG slices.
+    mig
+        MIG profile of the instances that the resource counts, `INVALID` where the node's layouts allow none, empty for
+        what is no MIG.
+    mig_change
+        Whether the node's MIG layout is being changed.
     dra
         True when GPUs of the node are, or may be, handed out by dynamic resource allocation: only kube-scheduler counts
         them.
@@ -74,12 +80,18 @@ class GpuState:
     product: str = ""
     memory_mib: int = 0
     gpu_pods: int = 0
+    mig: str = ""
+    mig_change: MigChange = MigChange.SETTLED
     dra: bool = False
 
     @property
     def free(self) -> int:
         """GPUs that kube-scheduler would still hand out; never negative."""
         return max(0, self.allocatable - self.used)
+
+    def without_instances(self) -> GpuState:
+        """Return the state as whole GPUs see it: MIG instances under their name are none."""
+        return replace(self, capacity=0, allocatable=0, used=0, gpu_pods=0) if self.mig else self
 
     @property
     def withdrawn(self) -> int:
@@ -92,7 +104,9 @@ class GpuState:
         return 0 if self.dra else max(0, self.used - self.allocatable)
 
 
-def gpu_state(node: Node, pods: Iterable[Pod], resource: str = names.NVIDIA_GPU, *, dra: bool = False) -> GpuState:
+def gpu_state(
+    node: Node, pods: Iterable[Pod], resource: str = names.NVIDIA_GPU, *, dra: bool = False, claimed: int = 0
+) -> GpuState:
     """Return the state of a node's GPUs.
 
     Parameters
@@ -101,17 +115,22 @@ def gpu_state(node: Node, pods: Iterable[Pod], resource: str = names.NVIDIA_GPU,
         Pods bound to the node (finished ones are ignored), and any that are assumed to be.
     dra
         Whether a driver has published devices of the node that may be handed out as `resource`. It counts only where
-        the node does not name the resource itself: a node serves a name in one of the two ways.
+        the node does not name the resource itself: a node serves a name in one of the two ways. Nor does it count for
+        MIG instances on a node that names some of another profile.
+    claimed
+        GPUs that claims hold of a node that names the resource itself (G46). kube-scheduler does not count them, so
+        only who tells what is free does.
     """
     capacity, allocatable = node.capacity.count(resource), node.allocatable.count(resource)
     holders = [pod for pod in pods if pod.spec.requests.count(resource) and not pod.finished]
-    used = sum(pod.spec.requests.count(resource) for pod in holders)
+    used = sum(pod.spec.requests.count(resource) for pod in holders) + (claimed if capacity or allocatable else 0)
     hardware, _ = hardware_of(node, resource)
     shared, whole = is_shared(node), whole_gpus(node, resource)
     free_sets: tuple[int, ...] = ()
     source = Source.UNKNOWN
     offered = bool(capacity or allocatable)
-    if whole and hardware.gpus and (offered or not dra):
+    dra = dra and not offered and not (resource.startswith(names.MIG_RESOURCE_PREFIX) and names_mig(node))
+    if whole and hardware.gpus and not dra:
         free_sets, source = _free_sets(node, hardware, holders, resource, max(0, allocatable - used))
     return GpuState(
         resource=resource,
@@ -130,7 +149,9 @@ def gpu_state(node: Node, pods: Iterable[Pod], resource: str = names.NVIDIA_GPU,
         product=node.label(names.AMD_PRODUCT if resource == names.AMD_GPU else names.GPU_PRODUCT) or "",
         memory_mib=gpu_memory(node, resource).per_rank_mib,
         gpu_pods=len(holders),
-        dra=dra and not offered,
+        mig=sliced_as(node, resource),
+        mig_change=MigChange.SETTLED if resource == names.AMD_GPU else mig_change(node),
+        dra=dra,
     )
 
 
@@ -148,7 +169,7 @@ def _free_sets(
         if sets and all(mask.bit_count() == free for mask in sets):
             return sets, Source.AGENT
         # The report and the counts of the API disagree: the report is old, or something outside the API holds GPUs.
-        healthy = mask_of(gpu.index for gpu in reported if gpu.healthy and gpu.index < hardware.gpus)
+        healthy = mask_of(gpu.index for gpu in reported if gpu.healthy and not gpu.mig and gpu.index < hardware.gpus)
     else:
         healthy = hardware.all_gpus
     return _sets_of_size(healthy if healthy.bit_count() >= free else hardware.all_gpus, free)

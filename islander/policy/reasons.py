@@ -154,6 +154,7 @@ REASONS: dict[Code, ReasonText] = {
         "MIG device cannot be placed on this node",
         "The node has no free MIG device of the profile.",
         "Ask for a profile that the node offers, or change the node's MIG layout.",
+        curable_by_preemption=True,
     ),
     Code.MIG_NO_PEER: ReasonText(
         "MIG devices have no way to each other",
@@ -167,7 +168,7 @@ REASONS: dict[Code, ReasonText] = {
     ),
     Code.MIG_CHANGING: ReasonText(
         "MIG layout of the node is being changed",
-        "`nvidia.com/mig.config.state` is `pending` or `rebooting`: devices come and go, and one in use stops the change.",
+        "`nvidia.com/mig.config.state` is `pending` or `rebooting`: devices come and go, and one in use stops it.",
         "Wait until it is `success`.",
     ),
     Code.MIG_FAILED: ReasonText(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from islander.cluster import names
 from islander.cluster.machine import gpu_memory, hardware_of
+from islander.cluster.mig_devices import INVALID, MigChange, mig_resources
 from islander.cluster.node import Node, Taint
 from islander.cluster.pod import Pod, PodSpec
 from islander.cluster.snapshot import ClusterSnapshot
+from islander.hardware.mig import profile_of_resource
 from islander.policy.demand import mix_of, shapes_by_size
 from islander.policy.explain import Judged, judge_nodes
 from islander.policy.fit import not_schedulable
@@ -18,10 +20,11 @@ from islander.policy.fragmentation import stranded_share
 from islander.policy.need import PodNeed, need_of
 from islander.policy.neighbours import Neighbourhood
 from islander.policy.occupancy import GpuState, gpu_state
-from islander.policy.reasons import Code
+from islander.policy.reasons import REASONS, Code
 from islander.policy.room import islands_free, largest_free_island, replicas_guaranteed
 from islander.policy.selectors import untolerated_taint
 from islander.policy.settings import COMMON_SIZES, DemandMix, PolicySettings
+from islander.policy.status_mig import MigTotals, NodeMig, mig_totals, node_mig
 
 
 class Totals(Struct, frozen=True, rename="camel"):
@@ -56,6 +59,8 @@ class PodOnNode(Struct, frozen=True, rename="camel"):
 class NodeStatus(Struct, frozen=True, rename="camel"):
     """One GPU node; `islands` is how many free islands of each size can be cut from it at the same time.
 
+    MIG instances are told in `mig`, and counted as GPUs nowhere.
+
     `memory_mib_per_rank` is the memory of its smallest GPU: what each rank of a replica can count on.
     """
 
@@ -77,10 +82,11 @@ class NodeStatus(Struct, frozen=True, rename="camel"):
     memory_mib_per_rank: int
     heterogeneous: bool
     pods: list[PodOnNode]
+    mig: NodeMig | None = None
 
 
 class PendingPod(Struct, frozen=True, rename="camel"):
-    """A pod that waits for GPUs; `stuck` when enough usable GPUs are free in total, yet no node fits."""
+    """A pod that waits for GPUs or MIG instances; `stuck` when enough usable are free in total, yet no node fits."""
 
     pod: str
     shape: str
@@ -98,6 +104,7 @@ class ClusterStatus(Struct, frozen=True, rename="camel"):
     nodes: list[NodeStatus]
     pending: list[PendingPod]
     warnings: list[str]
+    mig: dict[str, MigTotals] = field(default_factory=dict)
     api_version: str = names.API_VERSION
     kind: str = "ClusterStatus"
 
@@ -116,14 +123,20 @@ def cluster_status(snapshot: ClusterSnapshot, settings: PolicySettings | None = 
         key: sum(replicas_guaranteed(state, shape) for state in usable) for key, shape in sorted(shapes.items())
     }
     stranded = {key: usable_free - shapes[key].gpus * count for key, count in placeable.items()}
+    nodes = [_node_status(node, state, snapshot, closed.get(node.name, "")) for node, state in gpu_nodes]
+    mig = mig_totals((node.mig, node.schedulable) for node in nodes if node.mig is not None)
     return ClusterStatus(
         totals=_totals(gpu_nodes, usable_free),
         placeable=placeable,
         largest_free_island=max((largest_free_island(state) for state in usable), default=0),
         fragmentation=Fragmentation(round(stranded_share(mix, stranded, usable_free), 4), stranded),
-        nodes=[_node_status(node, state, snapshot, closed.get(node.name, "")) for node, state in gpu_nodes],
-        pending=_pending(snapshot, mix, needs, usable_free),
-        warnings=[*snapshot.warnings, *(f"node {n.name}: {w}" for n, s in gpu_nodes for w in _warnings(n, s))],
+        nodes=nodes,
+        pending=_pending(snapshot, mix, needs, usable_free, mig),
+        mig=mig,
+        warnings=[
+            *snapshot.warnings,
+            *(f"node {n.name}: {w}" for n, s in gpu_nodes for w in _warnings(n, s, snapshot)),
+        ],
     )
 
 
@@ -132,16 +145,24 @@ def _gpu_nodes(snapshot: ClusterSnapshot, settings: PolicySettings) -> list[tupl
     for node in snapshot.nodes:
         resource = gpu_resource_of(node, settings)
         pods = snapshot.pods_by_node.get(node.name, ())
-        state = gpu_state(node, pods, resource, dra=snapshot.has_devices(node.name, resource))
-        if state.gpu_node:
-            found.append((node, state))
+        claimed = snapshot.claimed(node.name, resource)
+        state = gpu_state(node, pods, resource, dra=snapshot.has_devices(node.name, resource), claimed=claimed)
+        if state.gpu_node or mig_resources(node):
+            found.append((node, state.without_instances()))
     return found
 
 
-def _warnings(node: Node, state: GpuState) -> tuple[str, ...]:
+def _warnings(node: Node, state: GpuState, snapshot: ClusterSnapshot) -> tuple[str, ...]:
     _, doubts = hardware_of(node, state.resource)
-    unseen = "its GPUs are handed out by dynamic resource allocation; they are not counted here"
-    return (*node.warnings, *doubts, unseen) if state.dra else (*node.warnings, *doubts)
+    found = [*node.warnings, *doubts]
+    if state.dra:
+        found.append("its GPUs are handed out by dynamic resource allocation; they are not counted here")
+    elif state.offered and snapshot.has_devices(node.name, state.resource):
+        found.append(
+            "device plugin and dynamic resource allocation both offer its GPUs, and may hand out the same one; "
+            "they are counted once"
+        )
+    return tuple(found)
 
 
 def gpu_resource_of(node: Node, settings: PolicySettings) -> str:
@@ -173,9 +194,17 @@ def _closed(
             closed[node.name] = blocked.message
         elif taint := _taint_nobody_tolerates(structs.replace(node, taints=taints), templates):
             closed[node.name] = f"no GPU pod tolerates its taint ({taint.key}={taint.value}:{taint.effect})"
-        elif not state.offered and not state.dra:
+        elif code := _closed_by_mig(state):
+            closed[node.name] = REASONS[code].sentence
+        elif not state.offered and not state.dra and not mig_resources(node):
             closed[node.name] = "GPU node, not ready"
     return closed
+
+
+def _closed_by_mig(state: GpuState) -> Code | None:
+    if state.mig == INVALID:
+        return Code.MIG_INVALID
+    return {MigChange.CHANGING: Code.MIG_CHANGING, MigChange.FAILED: Code.MIG_FAILED}.get(state.mig_change)
 
 
 def _taint_nobody_tolerates(node: Node, pods: Collection[Pod]) -> Taint | None:
@@ -222,13 +251,18 @@ def _node_status(node: Node, state: GpuState, snapshot: ClusterSnapshot, closed:
         pods=[
             PodOnNode(pod.key, pod.spec.requests.count(state.resource), owners.workload_of(pod), pod.spec.priority)
             for pod in snapshot.pods_by_node.get(node.name, ())
-            if pod.spec.requests.count(state.resource)
+            if pod.spec.requests.count(state.resource) and not state.mig
         ],
+        mig=node_mig(node, snapshot.pods_by_node.get(node.name, ())),
     )
 
 
 def _pending(
-    snapshot: ClusterSnapshot, mix: DemandMix, needs: dict[str, PodNeed], usable_free: int
+    snapshot: ClusterSnapshot,
+    mix: DemandMix,
+    needs: dict[str, PodNeed],
+    usable_free: int,
+    mig: Mapping[str, MigTotals],
 ) -> list[PendingPod]:
     around = Neighbourhood.of(snapshot)
     # Replicas of one template get one answer.
@@ -242,8 +276,12 @@ def _pending(
         if template not in answers:
             answers[template] = _answer(judge_nodes(snapshot, pod, need, around, mix))
         fits, code = answers[template]
-        stuck = not fits and need.gpus <= usable_free
-        found.append(PendingPod(pod.key, str(need.gpus), code.value if code else "", stuck))
+        free = usable_free
+        if need.asks_mig:
+            profile = profile_of_resource(need.resource) or need.resource.removeprefix(names.MIG_RESOURCE_PREFIX)
+            free = mig[profile].usable_free if profile in mig else 0
+        stuck = not fits and need.gpus <= free
+        found.append(PendingPod(pod.key, need.shape_name, code.value if code else "", stuck))
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from rich.text import Text
 
+from islander.hardware.mig import profile_of_resource
 from islander.policy.explain import NodeExplanation, PodExplanation
 from islander.policy.reasons import REASONS, Code
 from planner.render.table import Column, Table
@@ -20,7 +21,9 @@ def need_line(explanation: PodExplanation) -> Text:
     line = Text(explanation.pod, style="bold")
     if not need.gpus:
         return line.append(" asks for no GPU", style="not bold")
-    said = f" needs {need.gpus} GPU{'s' if need.gpus != 1 else ''} on one node"
+    profile = profile_of_resource(need.resource)
+    device = "GPU" if profile is None else "MIG device"
+    said = f" needs {need.gpus} {device}{'s' if need.gpus != 1 else ''}{f' {profile}' if profile else ''} on one node"
     if need.product:
         said += f" of {' or '.join(need.product)}"
     match need.topology:

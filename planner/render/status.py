@@ -62,6 +62,18 @@ def node_table(nodes: Sequence[NodeStatus], glyphs: Glyphs, *, wide: bool = Fals
     return Table(columns, tuple(_node_row(node, sizes, letters, glyphs, wide=wide) for node in nodes))
 
 
+def mig_table(status: ClusterStatus) -> Table:
+    """Return one row per node and MIG profile; what could still be made of it only where the node reports layouts."""
+    rows: list[tuple[str | Text, ...]] = []
+    for node in status.nodes:
+        for found in node.mig.instances if node.mig else ():
+            more = node.mig.more.get(found.profile, 0) if node.mig and node.mig.more else None
+            counts = (str(found.allocatable), str(found.used), str(found.free), "-" if more is None else str(more))
+            rows.append((node.name, found.profile, *counts, node.mig.strategy if node.mig else "-"))
+    right = (Column(name, right=True) for name in ("OFFERED", "USED", "FREE", "COULD BE MADE"))
+    return Table((Column("NODE", shrinks=True), Column("MIG PROFILE"), *right, Column("STRATEGY")), tuple(rows))
+
+
 def legend_table(nodes: Iterable[NodeStatus]) -> Table:
     """Return which letter stands for which workload."""
     nodes = tuple(nodes)

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from extender.config import parse_config
 from extender.scheduler_config import scheduler_config
 from islander.cluster.names import DEFAULT_GPU_RESOURCES
+from islander.hardware.mig import MIG_RESOURCES
 from islander.kube.kinds import WATCHED_KINDS
 from islander.kube.parse import GROUPS
 
@@ -190,7 +191,7 @@ def test_a_scheduler_asks_the_extender_over_verified_tls_for_gpu_pods_only(which
     assert extender["tlsConfig"]["serverName"] == "islander-extender.islander.svc"
     assert extender["tlsConfig"]["caFile"].endswith("/ca.crt")
     assert "insecure" not in extender["tlsConfig"]
-    assert [r["name"] for r in extender["managedResources"]] == list(DEFAULT_GPU_RESOURCES)
+    assert [r["name"] for r in extender["managedResources"]] == [*DEFAULT_GPU_RESOURCES, *MIG_RESOURCES]
     # In-tree counting stays on: it is what keeps a node from being overfilled.
     assert all("ignoredByScheduler" not in r for r in extender["managedResources"])
     assert extender["nodeCacheCapable"] is True

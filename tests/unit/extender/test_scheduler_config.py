@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from ruamel.yaml import YAML
 
 from extender.config import parse_config
 from extender.scheduler_config import scheduler_config
+from islander.hardware.mig import MIG_RESOURCES
 
 
 def entry(text: str = "", *, see_all_pods: bool = False) -> dict[str, Any]:
@@ -27,8 +29,19 @@ def test_the_entry_has_everything_that_matters() -> None:
         "httpTimeout": "5s",
         "nodeCacheCapable": True,
         "ignorable": False,
-        "managedResources": [{"name": "nvidia.com/gpu"}, {"name": "amd.com/gpu"}],
+        "managedResources": [{"name": name} for name in ("nvidia.com/gpu", "amd.com/gpu", *MIG_RESOURCES)],
     }
+
+
+def test_pods_that_ask_for_mig_instances_are_sent_where_their_gpus_are() -> None:
+    sent = [managed["name"] for managed in entry()["managedResources"]]
+    assert {"nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.40gb", "nvidia.com/mig-1g.10gb.me"} <= set(sent)
+    # kube-scheduler refuses a configuration that names one twice, or names what is no extended resource.
+    assert len(set(sent)) == len(sent)
+    assert all(re.fullmatch(r"[a-z.]+/[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?", name) for name in sent)
+    assert entry("resourceNames: [amd.com/gpu]")["managedResources"] == [{"name": "amd.com/gpu"}]
+    twice = entry("resourceNames: [nvidia.com/gpu, nvidia.com/mig-1g.5gb]")["managedResources"]
+    assert [managed["name"] for managed in twice].count("nvidia.com/mig-1g.5gb") == 1
 
 
 def test_the_weight_outvotes_all_default_plugins_together() -> None:

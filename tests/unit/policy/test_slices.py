@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from islander.hardware.mig import GEOMETRIES, GEOMETRY_BY_NAME, Geometry, Placement
@@ -147,7 +147,12 @@ def legal_part(geometry: Geometry, wanted: list[Placement]) -> tuple[Placement, 
     return made
 
 
+# What is asked of a geometry for the first time is computed; later it is looked up.
+COLD = settings(deadline=None)
+
+
 class TestLaws:
+    @COLD
     @given(LAYOUTS)
     def test_room_is_the_most_that_fit_together(self, case: tuple[Geometry, tuple[Placement, ...]]) -> None:
         geometry, layout = case
@@ -160,6 +165,7 @@ class TestLaws:
             ]
             assert room(geometry, layout, profile.name) == max(together)
 
+    @COLD
     @given(LAYOUTS)
     def test_unusable_slots_are_free_slots(self, case: tuple[Geometry, tuple[Placement, ...]]) -> None:
         geometry, layout = case
@@ -168,6 +174,7 @@ class TestLaws:
         unusable = unusable_slots(geometry, layout, mix)
         assert -1e-9 <= unusable <= space.free_slots(space.bits(layout)) + 1e-9
 
+    @COLD
     @given(LAYOUTS)
     def test_settled_is_the_mean_over_who_may_have_left(self, case: tuple[Geometry, tuple[Placement, ...]]) -> None:
         geometry, layout = case
@@ -182,6 +189,7 @@ class TestLaws:
         )
         assert space.settled(space.bits(layout)) == pytest.approx(expected)
 
+    @COLD
     @given(LAYOUTS)
     def test_a_choice_can_be_made(self, case: tuple[Geometry, tuple[Placement, ...]]) -> None:
         geometry, layout = case
