@@ -145,6 +145,16 @@ def test_a_node_whose_gpus_come_by_resource_claims_is_not_refused_by_count() -> 
     assert extender.filter(asking(gpus=1, topology="required"), ["n1"])["NodeNames"] == ["n1"]
 
 
+def test_a_node_whose_gpus_two_systems_offer_takes_plain_pods_as_kube_scheduler_counts() -> None:
+    """G46: two are held by the device plugin; what claims hold is not the extender's to count."""
+    nodes = (a_node("both"), a_pod("plain", gpus=2, node="both"))
+    snapshot = a_snapshot(*nodes, a_resource_slice("both"))
+    cache = ClusterCache((names.NVIDIA_GPU,), has_devices=snapshot.has_devices)
+    extender = InMemoryExtender(*nodes, a_resource_slice("both"), cache=cache)
+    assert extender.filter(asking(gpus=6), ["both"])["NodeNames"] == ["both"]
+    assert extender.filter(asking(gpus=7), ["both"])["NodeNames"] == []
+
+
 def test_in_a_file_only_a_node_with_resource_slices_is_taken_for_one_with_devices() -> None:
     """Nobody has counted the nodes of a file before."""
     nodes = (a_node("cpu", gpus=0), a_node("dra", gpus=0), a_node("network", gpus=0))
