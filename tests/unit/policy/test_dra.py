@@ -5,7 +5,7 @@ from __future__ import annotations
 from islander.policy.explain import explain_pod
 from islander.policy.occupancy import Source, gpu_state
 from islander.policy.status import cluster_status
-from tests.builders import a_node, a_pod, a_resource_slice, a_snapshot
+from tests.builders import a_node, a_pod, a_resource_claim, a_resource_slice, a_snapshot
 
 DRA = a_node("dra", gpus=0)
 SLICE = a_resource_slice("dra")
@@ -64,3 +64,39 @@ def test_status_lists_the_node_and_says_what_it_does_not_count() -> None:
     assert status.warnings == [
         "node dra: its GPUs are handed out by dynamic resource allocation; they are not counted here"
     ]
+
+
+def test_gpus_that_both_systems_offer_are_counted_once_and_plain_pods_still_fit() -> None:
+    """G46: eight GPUs, two held by the device plugin and one by a claim that two pods share."""
+    pods = (
+        a_pod("plain", gpus=2, node="n1"),
+        a_pod("p1", gpus=0, node="n1", resource_claims=True),
+        a_pod("p2", gpus=0, node="n1", resource_claims=True),
+    )
+    snapshot = a_snapshot(a_node(), a_resource_slice("n1"), a_resource_claim("gpu-0", pods=("p1", "p2")), *pods)
+    status = cluster_status(snapshot)
+    (node,) = status.nodes
+    assert (node.gpus, node.allocatable, node.used, node.free) == (8, 8, 3, 5)
+    assert status.totals.gpus == 8
+    assert status.totals.overallocated == 0
+    (warning,) = status.warnings
+    assert warning.startswith("node n1: device plugin and dynamic resource allocation both offer its GPUs")
+    # kube-scheduler counts the plain pods only, so six more would be accepted too.
+    for gpus in (5, 6):
+        (explained,) = explain_pod(snapshot, a_pod("next", gpus=gpus)).nodes
+        assert explained.verdict == "guaranteed"
+
+
+def test_a_claim_beside_a_full_device_plugin_shows_that_a_card_was_given_twice() -> None:
+    """G46."""
+    snapshot = a_snapshot(
+        a_node(), a_resource_slice("n1"), a_resource_claim("gpu-0"), a_pod("plain", gpus=8, node="n1")
+    )
+    (node,) = cluster_status(snapshot).nodes
+    assert (node.used, node.free) == (9, 0)
+    assert cluster_status(snapshot).totals.overallocated == 1
+
+
+def test_a_claim_on_a_node_without_a_device_plugin_is_not_counted_against_nothing() -> None:
+    (node,) = cluster_status(a_snapshot(a_node("dra", gpus=0), SLICE, a_resource_claim("gpu-0", node="dra"))).nodes
+    assert (node.used, node.free) == (0, 0)
