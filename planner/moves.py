@@ -9,6 +9,7 @@ from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.demand import mix_of
 from islander.policy.settings import PolicySettings
 from planner.check import check_plan
+from planner.interruption import Interruption
 from planner.models.solve import SOLVER_NAME, SOLVER_VERSION, OnProgress, SolveStatus
 from planner.options import PlanOptions
 from planner.order import Wave, depends_on, waves_of
@@ -46,6 +47,7 @@ def plan_moves(
     options: PlanOptions,
     now: datetime,
     progress: OnProgress | None = None,
+    stop: Interruption | None = None,
 ) -> MovePlan:
     """Return the plan for a snapshot.
 
@@ -55,6 +57,8 @@ def plan_moves(
         When the plan is made; the plan carries it and does not depend on it.
     progress
         Called with every better solution while the solver runs.
+    stop
+        Ends the search when it is asked; then the best plan found so far is returned, and its warnings say so.
 
     Raises
     ------
@@ -63,13 +67,14 @@ def plan_moves(
     InvariantError
         The plan does not pass `check_plan`.
     """
+    stop = stop or Interruption()
     problem, world = problem_of(snapshot, settings, options), World.of(snapshot)
-    solution = solve(problem, world, options, mix_of(snapshot, settings), progress)
-    plan = _plan(snapshot, settings, options, now, problem, world, solution)
+    solution = solve(problem, world, options, mix_of(snapshot, settings), progress, stop)
+    plan = _plan(snapshot, settings, options, now, problem, world, solution, stop)
     verdict = check_plan(plan, snapshot, settings, options)
     if not verdict.valid and solution.status is not SolveStatus.OPTIMAL:
         # A search that had to stop early may leave moves that nobody needs; then only what fits as it is is offered.
-        plan = _plan(snapshot, settings, options, now, problem, world, without_moves(problem, world, solution))
+        plan = _plan(snapshot, settings, options, now, problem, world, without_moves(problem, world, solution), stop)
         verdict = check_plan(plan, snapshot, settings, options)
     if not verdict.valid:
         first = verdict.violations[0]
@@ -85,10 +90,12 @@ def _plan(
     problem: Problem,
     world: World,
     solution: Solution,
+    stop: Interruption,
 ) -> MovePlan:
     waves = waves_of(problem, world, solution.units)
     steps, wave_of_node = _steps(problem, world, waves)
     admits = _admissions(problem, world, solution, wave_of_node, len(waves))
+    unadmitted = _unadmitted(snapshot, settings, options, problem, world, solution, stop)
     before, after = outlooks(snapshot, solution.world, problem, settings)
     return MovePlan(
         id="",
@@ -109,12 +116,17 @@ def _plan(
         ),
         steps=steps,
         admits=admits,
-        unadmitted=_unadmitted(snapshot, settings, options, problem, world, solution),
+        unadmitted=unadmitted,
         immovable=[Immovable(key, code.value) for key, code in sorted(problem.immovable.items())],
         before=before,
         after=after,
         cost=Cost.of(steps),
-        warnings=[*snapshot.warnings, *problem.warnings, *_doubts(solution), *_not_emptied(options, before, after)],
+        warnings=[
+            *snapshot.warnings,
+            *problem.warnings,
+            *_doubts(solution, unadmitted, stop),
+            *_not_emptied(options, before, after),
+        ],
         options=options.flags(),
     ).with_id()
 
@@ -230,19 +242,22 @@ def _unadmitted(
     problem: Problem,
     world: World,
     solution: Solution,
+    stop: Interruption,
 ) -> list[Unadmitted]:
     admitted = {key for key, _ in solution.admits}
     return (
-        refusals(snapshot, settings, options, problem, world, solution)
+        refusals(snapshot, settings, options, problem, world, solution, stop)
         if admitted != {demand.key for demand in problem.demands}
         else []
     )
 
 
-def _doubts(solution: Solution) -> list[str]:
+def _doubts(solution: Solution, unadmitted: Sequence[Unadmitted], stop: Interruption) -> list[str]:
     found = []
     if solution.interrupted:
         found.append("the search was interrupted: this is the best plan found so far")
+    elif stop.asked and unadmitted:
+        found.append("interrupted after the search for the plan: what would help the rest may not be told")
     if solution.status is not SolveStatus.OPTIMAL and not solution.interrupted:
         open_phases = [phase.name for phase in solution.phases if abs(phase.value - phase.bound) > 1e-6]
         what = f" ({', '.join(open_phases)})" if open_phases else ""

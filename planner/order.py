@@ -163,9 +163,16 @@ def _bound(problem: Problem, unit: Unit, rules: Rules) -> bool:
     return any(rules.bind(problem.movable[key].pod) for key, _, _ in unit.legs)
 
 
-def as_far_as_possible(problem: Problem, world: World, moves: Mapping[str, str]) -> tuple[Unit, ...]:
+def as_far_as_possible(
+    problem: Problem, world: World, moves: Mapping[str, str], turns: Mapping[str, int] = NO_TURNS
+) -> tuple[Unit, ...]:
     """Return an order of those moves that find room one after the other; the others are left out."""
-    return tuple(_greedily(problem, world, units_of(problem, moves))[0])
+    units = units_of(problem, moves)
+    found, rest = _greedily(problem, world, units, turns)
+    if rest and turns:
+        # One whose turn never comes holds up those behind it.
+        found = max(found, _greedily(problem, world, units)[0], key=len)
+    return tuple(found)
 
 
 def _greedily(

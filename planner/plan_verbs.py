@@ -13,6 +13,7 @@ from islander.policy.settings import PolicySettings
 from planner.check import check_plan
 from planner.console import Terminal
 from planner.errors import PlannerError
+from planner.interruption import Interruption, end_beside_a_solver
 from planner.mig.plan import MigPlan
 from planner.options import PlanOptions
 from planner.output import Format
@@ -28,7 +29,6 @@ from planner.source import Source
 from planner.verbs import read_source, warn, wrote_document, wrote_table
 
 PROPOSED, NOT_IN_FULL, NOT_VALID, INTERRUPTED = 2, 3, 4, 130
-_INTERRUPTED_WARNING = "the search was interrupted"
 # Tables for people end here; -o wide shows everything.
 _ROWS_SHOWN = 20
 
@@ -43,34 +43,41 @@ def plan_to_move(
     detailed: bool = False,
 ) -> int:
     """Print a `MovePlan`, write it to `file` if there is one, and return the exit code."""
-    # The solver takes long to load; every other verb does without it.
-    from planner.moves import plan_moves
-
-    settings = PolicySettings()
-    snapshot = read_source(source, terminal)
+    stop = Interruption()
     try:
-        with SolveProgress(terminal) as progress:
-            plan = plan_moves(snapshot, settings, options, datetime.now(UTC), progress)
+        snapshot = read_source(source, terminal)
+        with stop.by_ctrl_c():
+            # The solver takes long to load; every other verb does without it.
+            from planner.moves import plan_moves
+
+            with SolveProgress(terminal) as progress:
+                plan = plan_moves(snapshot, PolicySettings(), options, datetime.now(UTC), progress, stop)
+            _show_plan(plan, snapshot, terminal, output, file)
     except KeyboardInterrupt:
-        terminal.note("interrupted before any plan was found")
+        terminal.note("interrupted before any plan was written")
+        end_beside_a_solver(INTERRUPTED)
         return INTERRUPTED
+    return INTERRUPTED if stop.asked else exit_code(plan, detailed=detailed)
+
+
+def _show_plan(
+    plan: MovePlan, snapshot: ClusterSnapshot, terminal: Terminal, output: Format, file: Path | None
+) -> None:
     warn(plan.warnings, terminal)
     if file is not None:
         write_plan(plan, file)
-    if not wrote_document(plan, terminal, output):
-        drawn = pictures(plan, snapshot, settings)
-        if output is Format.MARKDOWN:
-            terminal.write(plan_markdown(plan, drawn, terminal))
-        elif not wrote_table(showing.step_table(plan), terminal, output):
-            print_plan(plan, drawn, terminal, wide=output is Format.WIDE)
-            _print_what_next(plan, terminal, file)
-    return exit_code(plan, detailed=detailed)
+    if wrote_document(plan, terminal, output):
+        return
+    drawn = pictures(plan, snapshot, PolicySettings())
+    if output is Format.MARKDOWN:
+        terminal.write(plan_markdown(plan, drawn, terminal))
+    elif not wrote_table(showing.step_table(plan), terminal, output):
+        print_plan(plan, drawn, terminal, wide=output is Format.WIDE)
+        _print_what_next(plan, terminal, file)
 
 
 def exit_code(plan: MovePlan, *, detailed: bool) -> int:
     """Return the exit code that a plan ends with."""
-    if any(warning.startswith(_INTERRUPTED_WARNING) for warning in plan.warnings):
-        return INTERRUPTED
     if not detailed:
         return 0
     if plan.unadmitted or plan.outcome in ("infeasible", "no-answer-in-time"):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import networkx as nx
 
 from planner.goal import in_order
-from planner.order import Unit, moved
+from planner.order import Unit, ended, moved
 from planner.problem import Demand, Problem
 from planner.world import World
 
@@ -27,8 +27,9 @@ def pruned(
     """
     kept: list[Unit] = []
     admitted: list[tuple[Demand, str]] = []
+    lowest = min((demand.priority for demand, _ in places), default=0)
     for own_units, own_places in _parts(world, units, places):
-        found = _needed(problem, world, own_units, own_places)
+        found = _needed(problem, world, own_units, own_places, lowest)
         kept += found[0]
         admitted += found[1]
     ranks = {id(unit): number for number, unit in enumerate(units)}
@@ -56,28 +57,27 @@ def _parts(
 
 
 def _needed(
-    problem: Problem, world: World, units: list[Unit], places: list[tuple[Demand, str]]
+    problem: Problem, world: World, units: list[Unit], places: list[tuple[Demand, str]], lowest: int
 ) -> tuple[list[Unit], list[tuple[Demand, str]]]:
     times = Counter(key for unit in units for key, _, _ in unit.legs)
-    tried: set[int] = set()
-    again = True
-    while again:
-        again = False
+    tries = 0
+    dropped = True
+    # A move that was needed for another one is not needed any more when that one is left out.
+    while dropped:
+        dropped = False
         for unit in sorted(units, key=lambda u: (-_priority(problem, u), u.legs)):
             # A pod that moves twice moves through a buffer; without one of its moves the other has no beginning.
-            if id(unit) in tried or any(times[key] > 1 for key, _, _ in unit.legs):
+            if all(unit is not other for other in units) or any(times[key] > 1 for key, _, _ in unit.legs):
                 continue
-            lowest = min((demand.priority for demand, _ in places), default=0)
-            if len(tried) >= MOST_TRIES and _priority(problem, unit) <= lowest:
+            if tries >= MOST_TRIES and _priority(problem, unit) <= lowest:
                 continue
-            tried.add(id(unit))
+            tries += 1
             rest = [other for other in units if other is not unit]
             own = [place for place in places if place[0].priority >= _priority(problem, unit)]
-            kept, after = _carried(problem, world, rest)
-            if len(_admitted(after, own)) == len(own):
-                units, places = kept, _admitted(after, places)
-                again = True
-                break
+            kept, after = _carried(problem, world, rest, unit.nodes)
+            if len(with_room(after, own)) == len(own):
+                units, places = kept, with_room(after, places)
+                dropped = True
     return units, places
 
 
@@ -85,21 +85,44 @@ def _priority(problem: Problem, unit: Unit) -> int:
     return max(problem.movable[key].pod.spec.priority for key, _, _ in unit.legs)
 
 
-def _carried(problem: Problem, world: World, units: Sequence[Unit]) -> tuple[list[Unit], World]:
-    """Return the units that have room at their time, and the world after them."""
+def _carried(
+    problem: Problem, world: World, units: Sequence[Unit], changed: frozenset[str]
+) -> tuple[list[Unit], World]:
+    """Return the units that have room at their time, and the world after them.
+
+    Parameters
+    ----------
+    changed
+        Nodes that are not as they were when all the units had room. Where no rules reach further, only units that touch
+        one of them are judged anew.
+    """
     kept: list[Unit] = []
     lost: set[str] = set()
     for unit in units:
-        after = None if any(key in lost for key, _, _ in unit.legs) else moved(problem, world, unit)
+        after: World | None
+        if any(key in lost for key, _, _ in unit.legs):
+            after = None
+        elif world.has_rules or unit.nodes & changed:
+            after = moved(problem, world, unit)
+        else:
+            after = _moved_as_before(problem, world, unit)
         if after is None:
             lost.update(key for key, _, _ in unit.legs)
+            changed |= unit.nodes
         else:
             kept.append(unit)
             world = after
     return kept, world
 
 
-def _admitted(world: World, places: Sequence[tuple[Demand, str]]) -> list[tuple[Demand, str]]:
+def _moved_as_before(problem: Problem, world: World, unit: Unit) -> World:
+    for key, source, target in unit.legs:
+        if source != target:
+            world = world.arrived(problem.movable[key].pod, target)
+    return ended(problem, world, unit)
+
+
+def with_room(world: World, places: Sequence[tuple[Demand, str]]) -> list[tuple[Demand, str]]:
     """Return the admissions that have room, those of higher priority first; groups whole or not at all."""
     left = sorted(places, key=lambda place: (-place[0].priority, -place[0].need.gpus, in_order(place[0].key)))
     while True:

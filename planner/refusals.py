@@ -18,6 +18,7 @@ from islander.policy.fit import unfit
 from islander.policy.occupancy import is_gpu_node
 from islander.policy.reasons import MOVE_REASONS, REASONS, Code, MoveCode
 from islander.policy.settings import DEFAULT_MIX, PolicySettings
+from planner.interruption import Interruption
 from planner.models.classes import NOBODY, without_rules
 from planner.models.solve import SolveStatus
 from planner.movability import Movability
@@ -59,10 +60,14 @@ def refusals(
     problem: Problem,
     world: World,
     solution: Solution,
+    stop: Interruption,
 ) -> list[Unadmitted]:
-    """Return why each demand that is not admitted stays pending; equal replicas get one answer."""
+    """Return why each demand that is not admitted stays pending; equal replicas get one answer.
+
+    Once `stop` is asked nothing is tried any more; what needs no search is still told.
+    """
     seconds = min(MOST_SECONDS, SHARE_OF_LIMIT * options.limits.time_limit_seconds)
-    search = _WhatHelps(snapshot, settings, options, problem, solution, time.monotonic() + seconds)
+    search = _WhatHelps(snapshot, settings, options, problem, solution, time.monotonic() + seconds, stop)
     admitted = {key for key, _ in solution.admits}
     answers: dict[Hashable, tuple[str, str]] = {}
     found = []
@@ -134,7 +139,9 @@ class _WhatHelps:
         problem: Problem,
         solution: Solution,
         deadline: float,
+        stop: Interruption,
     ) -> None:
+        self._stop = stop
         self._snapshot, self._settings, self._options = snapshot, settings, options
         self._problem, self._solution, self._deadline = problem, solution, deadline
         self._mix = mix_of(snapshot, settings)
@@ -143,11 +150,13 @@ class _WhatHelps:
     def answer(self, demand: Demand) -> tuple[MoveCode, str]:
         """Return the code of a demand, and what would help."""
         code = self._code(demand)
+        tried_all = True
         for relaxation in self._relaxations(demand):
             if relaxation.certain:
                 return code, f"it would fit with {relaxation.words}"
-            if time.monotonic() > self._deadline:
+            if self._stop.asked or time.monotonic() > self._deadline:
                 # What needs no search is still told.
+                tried_all = False
                 continue
             if self._admits(relaxation, demand):
                 if relaxation.code is MoveCode.OVER_MOVE_LIMIT:
@@ -155,16 +164,17 @@ class _WhatHelps:
                 return code, f"it would fit with {relaxation.words}"
         held = Counter(self._problem.immovable.values())
         told = ", ".join(f"{held[reason]} {reason.value}" for reason in sorted(held))
-        return code, f"no single change helps; pods that do not move: {told or 'none'}"
+        nothing = "no single change helps" if tried_all else "what would help was not searched for to the end"
+        return code, f"{nothing}; pods that do not move: {told or 'none'}"
 
     def _code(self, demand: Demand) -> MoveCode:
         if demand.key in self._solution.tangled:
             return MoveCode.CYCLE_WITHOUT_BUFFER
-        # The first phases are the admissions; when they are proved, so is that there is no room.
+        # When the admissions down to its priority are proved, so is that there is no room.
+        status = {phase.name: phase.status for phase in self._solution.phases}
+        tiers = {other.priority for other in self._problem.demands if other.priority >= demand.priority}
         proved = self._solution.status is SolveStatus.OPTIMAL or all(
-            phase.status == SolveStatus.OPTIMAL.value
-            for phase in self._solution.phases
-            if phase.name.startswith("GPUs admitted")
+            status.get(f"GPUs admitted at priority {tier}") == SolveStatus.OPTIMAL.value for tier in tiers
         )
         return MoveCode.NO_ROOM_EVEN_IF_REPACKED if proved else MoveCode.NO_ANSWER_IN_TIME
 
@@ -254,7 +264,7 @@ class _WhatHelps:
         together = {other.key for other in self._problem.demands if demand.group and other.group == demand.group}
         wanted = self._admitted | together | {demand.key}
         problem = replace(problem, demands=tuple(other for other in problem.demands if other.key in wanted))
-        solution = solve(problem, World.of(relaxation.snapshot), options, self._mix)
+        solution = solve(problem, World.of(relaxation.snapshot), options, self._mix, stop=self._stop)
         return {key for key, _ in solution.admits} >= wanted
 
 

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from islander.cluster.pod import Pod
 from islander.policy.need import PodNeed
+from planner.interruption import SearchInterrupted
 from planner.models.classes import counts_decide, rank_of, tiers_of
 from planner.options import PlanOptions
 from planner.order import Unit, orders
@@ -99,7 +100,7 @@ class Search:
         self._whole_masks = self._masks_of_whole_groups()
 
     def best(self, seconds: float, ceiling: int | None = None) -> Found:
-        """Return the best sequence found.
+        """Return the best sequence found, also when somebody breaks into the search.
 
         Parameters
         ----------
@@ -115,26 +116,29 @@ class Search:
         settled: set[Hashable] = set()
         best: tuple[Rank, Hashable, int] | None = None
         complete = True
-        while heap:
-            path, _, key = heapq.heappop(heap)
-            if key in settled:
-                continue
-            if best is not None and self._rank(path, most) >= best[0]:
-                break
-            if len(settled) >= MAX_PLACEMENTS or time.monotonic() > deadline:
-                complete = False
-                break
-            settled.add(key)
-            here = reached[key]
-            mask = self._best_mask(here.crowd)
-            rank = self._rank(path, self._per_tier(mask))
-            if best is None or rank < best[0]:
-                best = rank, key, mask
-            for after in self._successors(key, here):
-                further = self._key(after)
-                if further not in reached or after.path < reached[further].path:
-                    reached[further] = after
-                    heapq.heappush(heap, (after.path, len(reached), further))
+        try:
+            while heap:
+                path, _, key = heapq.heappop(heap)
+                if key in settled:
+                    continue
+                if best is not None and self._rank(path, most) >= best[0]:
+                    break
+                if len(settled) >= MAX_PLACEMENTS or time.monotonic() > deadline:
+                    complete = False
+                    break
+                settled.add(key)
+                here = reached[key]
+                mask = self._best_mask(here.crowd)
+                rank = self._rank(path, self._per_tier(mask))
+                if best is None or rank < best[0]:
+                    best = rank, key, mask
+                for after in self._successors(key, here):
+                    further = self._key(after)
+                    if further not in reached or after.path < reached[further].path:
+                        reached[further] = after
+                        heapq.heappush(heap, (after.path, len(reached), further))
+        except SearchInterrupted:
+            complete = False
         if best is None:
             return Found((), (), (), complete=False)
         rank, key, mask = best

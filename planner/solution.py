@@ -11,6 +11,7 @@ from msgspec import structs
 
 from islander.policy.settings import DemandMix
 from planner.goal import in_order
+from planner.interruption import Interruption, SearchInterrupted
 from planner.models.solve import (
     OnProgress,
     Proposal,
@@ -25,7 +26,7 @@ from planner.options import PlanOptions
 from planner.order import NoOrder, Unit, as_far_as_possible, moved, sequence
 from planner.plan import Phase
 from planner.problem import Demand, Problem
-from planner.pruning import pruned
+from planner.pruning import pruned, with_room
 from planner.search import MAX_DEMANDS, Found, Search
 from planner.world import World
 
@@ -55,6 +56,8 @@ class Solution:
         The cluster after all of it.
     tangled
         Demands that would have had room, if only the moves for it could be put into an order.
+    interrupted
+        True when somebody broke off the search for better.
     """
 
     units: tuple[Unit, ...]
@@ -73,12 +76,46 @@ def solve(
     options: PlanOptions,
     mix: DemandMix,
     on_progress: OnProgress | None = None,
+    stop: Interruption | None = None,
 ) -> Solution:
-    """Return the best solution that the time allows; its status says whether that is proved."""
-    found = _solve(problem, world, options, mix, on_progress)
-    if found.status is SolveStatus.OPTIMAL or options.empty_nodes:
-        return found
-    return _pruned(problem, world, found)
+    """Return the best solution that the time allows; its status says whether that is proved.
+
+    Once `stop` is asked it is what was found by then, at worst what fits without moves.
+    """
+    stop = stop or Interruption()
+    began = time.monotonic()
+    proposal = None
+    try:
+        with stop.searching():
+            proposal = _proposal(problem, world, options, mix, on_progress)
+            if not proposal.interrupted:
+                found = _in_order(problem, world, options, proposal, began, stop)
+                if found.status is not SolveStatus.OPTIMAL and not options.empty_nodes:
+                    found = _pruned(problem, world, found)
+                return replace(found, interrupted=stop.asked and found.status is not SolveStatus.OPTIMAL)
+    except SearchInterrupted:
+        pass
+    return _cut_short(problem, world, options, proposal, began)
+
+
+def _cut_short(
+    problem: Problem, world: World, options: PlanOptions, proposal: Proposal | None, began: float
+) -> Solution:
+    """Return what is left of a search that somebody broke off: moves that find room one after the other."""
+    if proposal is None:
+        spent = time.monotonic() - began
+        return _filled(problem, Solution((), (), world, (), SolveStatus.FEASIBLE, spent, interrupted=True))
+    units = as_far_as_possible(problem, world, proposal.moves, proposal.turns)
+    by_key = {demand.key: demand for demand in problem.demands}
+    carried = carry_out(problem, world, units, {})
+    if carried is None:
+        raise RuntimeError("moves that found room cannot be carried out")
+    places = with_room(carried[0], [(by_key[key], node) for key, node in sorted(proposal.admits.items())])
+    carried = carry_out(problem, world, units, {demand.key: node for demand, node in places}) or carried
+    spent = time.monotonic() - began
+    found = Solution(units, carried[1], carried[0], proposal.phases, SolveStatus.FEASIBLE, spent, interrupted=True)
+    found = _filled(problem, found)
+    return found if options.empty_nodes else _pruned(problem, world, found)
 
 
 def _pruned(problem: Problem, world: World, found: Solution) -> Solution:
@@ -93,24 +130,19 @@ def _pruned(problem: Problem, world: World, found: Solution) -> Solution:
     return replace(found, units=units, admits=carried[1], world=carried[0], phases=phases)
 
 
-def _solve(
-    problem: Problem,
-    world: World,
-    options: PlanOptions,
-    mix: DemandMix,
-    on_progress: OnProgress | None = None,
+def _in_order(
+    problem: Problem, world: World, options: PlanOptions, proposal: Proposal, began: float, stop: Interruption
 ) -> Solution:
-    began = time.monotonic()
+    """Return the proposal in an order that works, or what an exact search or a repair makes of it."""
 
     def left() -> float:
-        return max(0.2, options.limits.time_limit_seconds - (time.monotonic() - began))
+        return 0.0 if stop.asked else max(0.2, options.limits.time_limit_seconds - (time.monotonic() - began))
 
-    proposal = _proposal(problem, world, options, mix, on_progress)
     ordered = sequence(problem, world, proposal.moves, proposal.turns)
     carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, proposal.admits)
     if not isinstance(ordered, NoOrder) and carried is not None and len(carried[1]) == len(proposal.admits):
         proved = proposal.status is SolveStatus.OPTIMAL and proposal.exact
-        if proved or proposal.interrupted or not _small(problem, world, options):
+        if proved or not _small(problem, world, options):
             status = SolveStatus.OPTIMAL if proved else SolveStatus.FEASIBLE
             return _solution(ordered, carried, proposal, status, began)
     if _small(problem, world, options):
@@ -134,8 +166,11 @@ def _proposal(
         seconds = max(LEAST_SHARE * whole, SHARE_OF_ROUGH * (whole - (time.monotonic() - began)))
         limits = replace(options.limits, seed=options.limits.seed + number, time_limit_seconds=seconds)
         rough = propose_roughly(problem, world, options, mix, limits, on_progress)
-        ordered = sequence(problem, world, rough.moves, rough.turns)
-        carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, rough.admits)
+        try:
+            ordered = sequence(problem, world, rough.moves, rough.turns)
+            carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, rough.admits)
+        except SearchInterrupted:
+            return replace(rough, interrupted=True)
         if rough.interrupted or (carried is not None and len(carried[1]) == len(rough.admits)):
             return rough
         if rough.status is not SolveStatus.OPTIMAL:
@@ -177,7 +212,7 @@ def _solution(
 ) -> Solution:
     world, placed = carried
     spent = time.monotonic() - began
-    return Solution(tuple(ordered), placed, world, proposal.phases, status, spent, tangled, proposal.interrupted)
+    return Solution(tuple(ordered), placed, world, proposal.phases, status, spent, tangled)
 
 
 def _small(problem: Problem, world: World, options: PlanOptions) -> bool:
@@ -262,7 +297,7 @@ def _repaired(
         if not problem.groups.keys() & {problem.movable[key].unit for key in pods}:
             touched = set(admits.values()) | set(moves.values()) | {problem.movable[key].pod.node for key in moves}
             nodes = sorted(own_nodes) + _buffers(problem, world, options, touched | own_nodes, own_demands)
-            seconds = 0.0 if proposal.interrupted else left() / (len(tangles) - number)
+            seconds = left() / (len(tangles) - number)
             found = _search_locally(problem, world, options, nodes, own_demands, seconds)
         if found is None or len(found.admits) < len(own_demands):
             untied += as_far_as_possible(problem, world, knot)
@@ -326,18 +361,24 @@ def _search_locally(
 
 def without_moves(problem: Problem, world: World, found: Solution) -> Solution:
     """Return the solution that admits what has room as things are."""
-    placed: list[tuple[str, str]] = []
-    after = world
+    nothing = replace(found, units=(), admits=(), world=world, status=SolveStatus.FEASIBLE)
+    return _filled(problem, nothing)
+
+
+def _filled(problem: Problem, found: Solution) -> Solution:
+    """Return the solution that also admits, after its moves, what still has room then."""
+    placed, after = dict(found.admits), found.world
     for demand in problem.demands:
+        if demand.key in placed or demand.group is not None:
+            continue
         need = demand.need
-        roomy = [n for n in sorted(world.nodes) if after.state(n, need.resource).free >= need.gpus]
-        fits = (n for n in roomy if demand.group is None and after.refusal(demand.pod, need, n) is None)
-        node = next(fits, None)
+        roomy = (n for n in sorted(after.nodes) if after.state(n, need.resource).free >= need.gpus)
+        node = next((n for n in roomy if after.refusal(demand.pod, need, n) is None), None)
         if node is not None:
             after = after.arrived(demand.pod, node)
-            placed.append((demand.key, node))
-    phases = _phases_reached(problem, found.phases, (), {key for key, _ in placed})
-    return replace(found, units=(), admits=tuple(placed), world=after, phases=phases, status=SolveStatus.FEASIBLE)
+            placed[demand.key] = node
+    phases = _phases_reached(problem, found.phases, found.units, placed.keys())
+    return replace(found, admits=tuple(placed.items()), world=after, phases=phases)
 
 
 def _nothing(problem: Problem, world: World, proposal: Proposal, began: float) -> Solution:

@@ -12,11 +12,13 @@ from typing import cast
 from msgspec import structs
 
 from islander.policy.settings import DemandMix
+from planner.interruption import SearchInterrupted
 from planner.models.assignment import RULES
 from planner.models.classes import Classes, classes_of, pairs_of, thinned
 from planner.models.light_ortools import cp_model
 from planner.models.naming import Named, named
 from planner.models.objectives import Term, terms_of
+from planner.models.stoppable import until_stopped
 from planner.models.variables import Case, MoveVars, total, variables_of
 from planner.options import PlanOptions, SolveLimits
 from planner.plan import Phase
@@ -201,13 +203,22 @@ def _solve(case: Case, limits: SolveLimits, on_progress: OnProgress | None) -> P
     for number, term in enumerate(terms):
         left = max(LEAST_SECONDS, limits.time_limit_seconds - (time.monotonic() - started))
         share = left if number + 1 == len(terms) else max(LEAST_SECONDS, left * SHARE_OF_PHASE)
-        phase, found, interrupted = _phase(model, variables, term, best, limits, share, on_progress)
+        try:
+            phase, found, interrupted = _phase(model, variables, term, best, limits, share, on_progress)
+        except SearchInterrupted:
+            interrupted = True
+            break
         phases.append(phase if case.exact else _loosened(case, term, phase))
         if found is not None:
             best = found
         if interrupted:
             break
-    places: Named = named(case, variables, best)
+    try:
+        places: Named = named(case, variables, best)
+    except SearchInterrupted:
+        # Without names there is nothing to show for the search; only the first request to stop comes this way.
+        interrupted = True
+        places = named(case, variables, best)
     proved = all(phase.status == SolveStatus.OPTIMAL for phase in phases) and not interrupted
     status = SolveStatus.OPTIMAL if proved else SolveStatus.FEASIBLE
     return Proposal(places.moves, places.admits, places.turns, tuple(phases), status, case.exact, interrupted)
@@ -261,11 +272,7 @@ def _phase(
         model.minimize(objective)
     solver = _solver(limits, seconds)
     report = _Reporter(term.name, started, on_progress) if on_progress is not None else None
-    interrupted = False
-    try:
-        code = solver.solve(model, report)
-    except KeyboardInterrupt:
-        code, interrupted = cp_model.UNKNOWN, True
+    code, interrupted = until_stopped(solver, model, report)
     status = _STATUS.get(code)
     if status is None:
         raise RuntimeError(f"the model of phase {term.name!r} is not valid: {model.validate()}")
@@ -277,9 +284,6 @@ def _phase(
         found = None
         value = float(sum(best[variable.index] * weight for variable, weight in term.parts))
         bound = float(solver.best_objective_bound) if not interrupted else value
-    # The solver takes an interrupt for the end of its time.
-    unfinished = status in (SolveStatus.FEASIBLE, SolveStatus.UNKNOWN)
-    interrupted = interrupted or (unfinished and seconds > LEAST_SECONDS and spent < EARLY * seconds)
     if term.maximise:
         model.add(objective >= round(value))
     else:

@@ -160,24 +160,6 @@ def test_a_plan_that_admits_a_part_is_not_in_full():
     assert exit_code(a_plan(unadmitted=[Unadmitted("x/y", "PDB_ZERO", "")]), detailed=True) == 3
 
 
-def test_what_was_found_before_an_interruption_is_written_and_ends_with_130(capsys, file, monkeypatch):
-    interrupted = a_plan(warnings=["the search was interrupted: this is the best plan found so far"])
-    monkeypatch.setattr("planner.moves.plan_moves", lambda *_: interrupted)
-    code, out, err = run(capsys, "plan", "moves", "--snapshot", file)
-    assert code == 130
-    assert "search/embed-1" in out
-    assert "warning: the search was interrupted" in err
-
-
-def test_an_interruption_before_anything_was_found_says_so(capsys, file, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("planner.moves.plan_moves", interrupted)
-    code, out, err = run(capsys, "plan", "moves", "--snapshot", file)
-    assert (code, out, err) == (130, "", "interrupted before any plan was found\n")
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings
+from planner import pruning
 from planner.options import PlanOptions
-from planner.order import sequence
+from planner.order import Unit, sequence
 from planner.problem import problem_of
 from planner.pruning import pruned
 from planner.world import World
@@ -43,3 +46,28 @@ def test_a_pod_is_not_moved_for_demand_below_its_priority() -> None:
 
 def test_a_pod_is_moved_for_demand_of_its_own_priority() -> None:
     assert what_is_left(cluster(priority=5, waiting=5)) == (["default/x"], ["default/p", "default/q"])
+
+
+def chain() -> ClusterSnapshot:
+    """p fits on `a`, unless x comes there from `b`; then w has to go to `c`."""
+    workloads = [a_workload(name, replicas=2) for name in "wx"]
+    running = [
+        a_pod("w", gpus=2, node="a", owner=owned_by(workloads[0]), priority=5),
+        a_pod("x", gpus=2, node="b", owner=owned_by(workloads[1]), priority=5),
+    ]
+    nodes = [a_node(name, gpus=4) for name in "abc"]
+    waiting = [a_pod("p", gpus=2, priority=5), a_pod("q", gpus=1)]
+    return a_snapshot(*nodes, *workloads, *running, *waiting, kinds=["PodDisruptionBudget", "ReplicaSet"])
+
+
+@pytest.mark.parametrize("tries", [0, 150])
+def test_a_move_is_left_out_that_only_another_needless_one_had_need_of(tries, monkeypatch) -> None:
+    """w is looked at first, and is needed while x comes; both are above q, so they are looked at in any case."""
+    monkeypatch.setattr(pruning, "MOST_TRIES", tries)
+    snapshot = chain()
+    problem, world = problem_of(snapshot, PolicySettings(), PlanOptions()), World.of(snapshot)
+    units = (Unit((("default/w", "a", "c"),)), Unit((("default/x", "b", "a"),)))
+    p, q = problem.demands
+    kept, places = pruned(problem, world, units, [(p, "a"), (q, "c")])
+    assert kept == ()
+    assert {(demand.key, node) for demand, node in places} == {("default/p", "a"), ("default/q", "c")}
