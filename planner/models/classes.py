@@ -320,7 +320,8 @@ class _Board:
             kind = (state.resource, state.allocatable, state.capacity, state.hardware, state.product, state.memory_mib)
             reports = None if counted else _reports_of(node, state, offered)
             apart = "" if left_over is None else name
-            alike[(apart, counted, self._signature(node), kind, state.shared, state.whole, reports)].append(name)
+            usable = (state.shared, state.whole, state.mig_change)
+            alike[(apart, counted, self._signature(node), kind, usable, reports)].append(name)
         return tuple(
             Site(index, tuple(nodes), self.states[nodes[0]].allocatable, bool(counted), self._left_over[nodes[0]])
             for index, ((_, counted, *_), nodes) in enumerate(alike.items())
