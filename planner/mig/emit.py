@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from islander.cluster import names
@@ -38,10 +39,7 @@ def files_of(configs: Mapping[str, NodeConfig]) -> dict[str, str]:
     if not configs:
         return {}
     labels = labels_of(configs)
-    nodes = "---\n".join(
-        yaml_text({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": {names.MIG_CONFIG: value}}})
-        for node, value in labels.items()
-    )
+    nodes = "---\n".join(_labelled(node, value) for node, value in labels.items())
     policy = {"spec": {"migManager": {"config": {"name": CONFIG_MAP}}}}
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -61,6 +59,12 @@ def files_of(configs: Mapping[str, NodeConfig]) -> dict[str, str]:
         ),
         KUSTOMIZATION_FILE: yaml_text(kustomization),
     }
+
+
+def _labelled(node: str, value: str) -> str:
+    """Return a node with its one label; quotes keep a name such as `10` a text."""
+    head = f"apiVersion: v1\nkind: Node\nmetadata:\n  name: {json.dumps(node)}\n"
+    return f"{head}  labels:\n    {names.MIG_CONFIG}: {value}\n"
 
 
 def _ids(geometry: Geometry | None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ order, each is applied to every GPU that it matches).
 from __future__ import annotations
 
 import hashlib
-import io
+import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
 from islander.hardware.mig import parse_profile_name
@@ -93,19 +92,14 @@ def parted_text(nodes: Mapping[str, NodeConfig]) -> str:
         name = config_name(config)
         configs[name] = config
         users[name].append(node)
-    body = CommentedMap()
+    lines = [f"version: {VERSION}", "mig-configs:"]
     for name, config in sorted(configs.items()):
-        body[name] = [_entry(entry, whole=len(config) == 1) for entry in config]
         told = users[name][:_NODES_NAMED]
         more = f" and {len(users[name]) - len(told)} more" if len(users[name]) > len(told) else ""
-        body.yaml_set_comment_before_after_key(name, before=f"for {', '.join(told)}{more}", indent=2)
-    document = CommentedMap({"version": VERSION, "mig-configs": body})
-    writer = YAML()
-    writer.indent(mapping=2, sequence=4, offset=2)
-    writer.width = 4096
-    out = io.StringIO()
-    writer.dump(document, out)
-    return out.getvalue()
+        lines += [f"  # for {', '.join(told)}{more}", f"  {name}:"]
+        for entry in config:
+            lines += _entry_lines(entry, whole=len(config) == 1)
+    return "\n".join(lines) + "\n"
 
 
 def read_parted(text: str) -> tuple[dict[str, Any], list[str]]:
@@ -147,21 +141,18 @@ def _plain(config: NodeConfig) -> list[tuple[object, ...]]:
     return [(e.devices, e.enabled, e.counts, e.device_filter) for e in config]
 
 
-def _entry(entry: Entry, *, whole: bool) -> CommentedMap:
-    written = CommentedMap()
+def _entry_lines(entry: Entry, *, whole: bool) -> Iterator[str]:
+    keys = []
     if entry.device_filter:
-        written["device-filter"] = _flow(entry.device_filter)
-    written["devices"] = ALL if whole else _flow(entry.devices)
-    written["mig-enabled"] = entry.enabled
+        # Without quotes they would be read as numbers.
+        keys.append(f"device-filter: [{', '.join(json.dumps(text) for text in entry.device_filter)}]")
+    keys.append(f"devices: {ALL}" if whole else f"devices: [{', '.join(map(str, entry.devices))}]")
+    keys.append(f"mig-enabled: {'true' if entry.enabled else 'false'}")
     if entry.enabled:
-        written["mig-devices"] = CommentedMap(entry.counts)
-    return written
-
-
-def _flow(values: Sequence[object]) -> CommentedSeq:
-    listed = CommentedSeq(values)
-    listed.fa.set_flow_style()
-    return listed
+        keys.append("mig-devices:" if entry.counts else "mig-devices: {}")
+        keys += [f"  {profile}: {number}" for profile, number in entry.counts]
+    for number, key in enumerate(keys):
+        yield f"    {'- ' if not number else '  '}{key}"
 
 
 def _config_errors(name: object, entries: Any) -> Iterator[str]:

@@ -274,8 +274,8 @@ def objectives_of(case: Case, v: LayoutVars) -> list[Objective]:
     lost = _nonzero((x, -p.whole_lost) for x, p in patterns)
     found.append(Objective("whole GPUs left", lost, maximise=True, constant=problem.whole_gpus))
     found.append(_room(problem, v))
-    found.append(Objective("nodes changed", _nonzero((x, 1) for x in v.touched.values())))
-    found.append(Objective("instances created", _created(problem, v)))
+    found.append(Objective("nodes changed", _nonzero((x, 1) for x in v.touched.values()), tie=True))
+    found.append(Objective("instances created", _created(problem, v), tie=True))
     return found
 
 

@@ -14,6 +14,8 @@ from planner.plan import Phase
 
 Expression = cp_model.LinearExprT
 
+TIE_SECONDS = 3.0
+
 _STATUS: Mapping[object, SolveStatus] = {
     cp_model.OPTIMAL: SolveStatus.OPTIMAL,
     cp_model.FEASIBLE: SolveStatus.FEASIBLE,
@@ -24,16 +26,29 @@ _STATUS: Mapping[object, SolveStatus] = {
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One objective: constant + sum of weight x variable, to be made as small or as large as can be."""
+    """One objective: constant + sum of weight x variable, to be made as small or as large as can be.
+
+    Attributes
+    ----------
+    tie
+        True when it only chooses between plans that are equally good to a person; it gets `TIE_SECONDS` at most.
+    """
 
     name: str
     parts: tuple[tuple[cp_model.IntVar, int], ...]
     maximise: bool = False
     constant: int = 0
+    tie: bool = False
 
     def of(self, values: Mapping[int, int]) -> int:
         """Return the value of a solution, given by index of the variables."""
         return self.constant + sum(weight * values[variable.index] for variable, weight in self.parts)
+
+    def limit(self) -> int:
+        """Return a bound that holds whatever the rules are: every variable at the end of its range that is better."""
+        # The solver's list of ends takes no negative index.
+        ends = [([int(end) * weight for end in list(x.proto.domain)]) for x, weight in self.parts]
+        return self.constant + sum(max(each) if self.maximise else min(each) for each in ends)
 
     def expression(self) -> Expression:
         """Return the objective as the solver takes it."""
@@ -78,6 +93,7 @@ def optimise(
         left = max(LEAST_SECONDS, limits.time_limit_seconds - (time.monotonic() - began))
         last = number + 1 == len(objectives)
         seconds = left if last else max(LEAST_SECONDS, left * SHARE_OF_PHASE)
+        seconds = min(seconds, TIE_SECONDS) if objective.tie else seconds
         phase, found, interrupted = _phase(model, variables, objective, best, limits, seconds, on_progress)
         phases.append(phase)
         best = found
@@ -126,7 +142,8 @@ def _phase(
     if status in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE):
         best = {variable.index: solver.value(variable) for variable in variables}
     value = objective.of(best)
-    bound = float(solver.best_objective_bound) if not interrupted else float(value)
+    # A search that found nothing has no bound of its own.
+    bound = float(objective.limit() if status is SolveStatus.UNKNOWN else solver.best_objective_bound)
     # The solver takes an interrupt for the end of its time.
     unfinished = status in (SolveStatus.FEASIBLE, SolveStatus.UNKNOWN)
     interrupted = interrupted or (unfinished and seconds > LEAST_SECONDS and spent < EARLY * seconds)
