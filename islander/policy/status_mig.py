@@ -30,7 +30,7 @@ class NodeMig(Struct, frozen=True, rename="camel"):
     Attributes
     ----------
     strategy
-        `mixed` or `single` by the node's label, else by the resources that it names.
+        `mixed` or `single` by the node's label, else by the resources that it names; empty when neither tells.
     config, change
         What the MIG manager was last asked for, and how far it is: settled, changing or failed.
     more
@@ -61,7 +61,7 @@ def node_mig(node: Node, pods: Sequence[Pod]) -> NodeMig | None:
     if not resources and not cut and not node.label(names.MIG_CONFIG_STATE):
         return None
     if strategy not in ("mixed", "single"):
-        strategy = "single" if sliced_as(node) else "mixed"
+        strategy = "single" if sliced_as(node) else "mixed" if resources else ""
     return NodeMig(
         strategy=strategy,
         config=node.label(names.MIG_CONFIG) or "",

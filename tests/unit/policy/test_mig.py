@@ -191,7 +191,10 @@ class TestNodesThatAreBeingCut:
             REASONS[Code.MIG_CHANGING].sentence,
             REASONS[Code.MIG_FAILED].sentence,
         ]
-        assert [node.mig.change for node in status.nodes if node.mig] == ["changing", "failed"]
+        assert [(node.mig.change, node.mig.strategy) for node in status.nodes if node.mig] == [
+            ("changing", ""),
+            ("failed", ""),
+        ]
 
 
 class TestEnginesSplitOverInstances:
