@@ -80,6 +80,13 @@ def status(
     namespace: Namespace = None,
     all_namespaces: AllNamespaces = False,
     selector: Selector = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Metrics of NVIDIA's DCGM exporter, as Prometheus writes them: tells pods that hold GPUs idle.",
+        ),
+    ] = None,
     no_headers: NoHeaders = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -90,7 +97,7 @@ def status(
     log_to_stderr(verbose)
     source = Source(tuple(snapshot), extender, extender_ca, kubeconfig, context, as_user)
     terminal = Terminal.of_this_process(headers=not no_headers, quiet=quiet)
-    show_status(source, terminal, output, None if all_namespaces else namespace, selector)
+    show_status(source, terminal, output, None if all_namespaces else namespace, selector, metrics)
 
 
 @app.command(
@@ -120,16 +127,16 @@ def explain(
     no_headers: NoHeaders = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
-) -> None:
+) -> int:
     """Tell why a pod does (not) fit, node by node, and what would make it fit."""
-    from planner.verbs import show_explanation
+    from planner.explain_verb import show_explanation
 
     log_to_stderr(verbose)
     if (pod is None) == (filename is None):
         raise PlannerError("name a pod as NAMESPACE/POD, or a file with -f; one of the two")
     source = Source(tuple(snapshot), extender, extender_ca, kubeconfig, context, as_user)
     terminal = Terminal.of_this_process(headers=not no_headers, quiet=quiet)
-    show_explanation(source, terminal, output, pod, filename, namespace, selector)
+    return show_explanation(source, terminal, output, pod, filename, namespace, selector)
 
 
 app.add_typer(plans, name="plan")

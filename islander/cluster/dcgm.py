@@ -22,6 +22,8 @@ ENGINE_ACTIVE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 MEMORY_USED = "DCGM_FI_DEV_FB_USED"
 _UUID_LABELS = ("UUID", "uuid")
 _INSTANCE_LABEL = "GPU_I_ID"
+# What pods of the exporter are called by its chart and by the GPU operator.
+_EXPORTER = "dcgm-exporter"
 # (label of the pod, label of its namespace), the more reliable first.
 _USER_LABELS = (("exported_pod", "exported_namespace"), ("pod", "namespace"))
 
@@ -118,7 +120,7 @@ class _Users:
             if not name:
                 continue
             pod = self._known(labels.get(namespace_label, ""), name)
-            if pod is None:
+            if pod is None and _EXPORTER not in name:
                 warnings.add(f"pod {name:.253} of the metrics is not in the snapshot; its GPU counts as unknown")
             return pod.key if pod is not None and _asks_for_gpus(pod) else ""
         return ""

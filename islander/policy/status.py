@@ -25,6 +25,7 @@ from islander.policy.room import islands_free, largest_free_island, replicas_gua
 from islander.policy.selectors import untolerated_taint
 from islander.policy.settings import COMMON_SIZES, DemandMix, PolicySettings
 from islander.policy.status_mig import MigTotals, NodeMig, mig_totals, node_mig
+from islander.policy.use import UseHint
 
 
 class Totals(Struct, frozen=True, rename="camel"):
@@ -95,7 +96,7 @@ class PendingPod(Struct, frozen=True, rename="camel"):
 
 
 class ClusterStatus(Struct, frozen=True, rename="camel"):
-    """What is free, in units people can use."""
+    """What is free, in units people can use; `hints` is empty where nothing was measured."""
 
     totals: Totals
     placeable: dict[str, int]
@@ -105,6 +106,7 @@ class ClusterStatus(Struct, frozen=True, rename="camel"):
     pending: list[PendingPod]
     warnings: list[str]
     mig: dict[str, MigTotals] = field(default_factory=dict)
+    hints: list[UseHint] = field(default_factory=list)
     api_version: str = names.API_VERSION
     kind: str = "ClusterStatus"
 

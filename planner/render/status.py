@@ -104,6 +104,28 @@ def pending_table(status: ClusterStatus) -> Table:
     )
 
 
+def hint_table(status: ClusterStatus, *, wide: bool = False) -> Table:
+    """Return the pods that hold GPUs and hardly use them; `wide` shows all that were measured."""
+    return Table(
+        (
+            Column("MEASURED POD" if wide else "IDLE POD", shrinks=True),
+            Column("GPUS", right=True),
+            Column("BUSY", right=True),
+            Column("MEMORY", right=True),
+        ),
+        tuple(
+            (
+                hint.pod,
+                str(hint.gpus),
+                "-" if hint.busy is None else f"{hint.busy:.0%}",
+                "-" if hint.memory_used_mib is None else f"{hint.memory_used_mib / 1024:.1f} GiB",
+            )
+            for hint in status.hints
+            if wide or hint.idle
+        ),
+    )
+
+
 def _pending_state(pod: PendingPod) -> Text:
     if pod.stuck:
         return Text("stuck: enough is free, but not together", style="red")

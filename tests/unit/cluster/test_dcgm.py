@@ -71,6 +71,10 @@ def test_a_pod_that_nobody_knows_leaves_its_gpu_unknown() -> None:
     assert warnings == ("pod gone of the metrics is not in the snapshot; its GPU counts as unknown",)
 
 
+def test_an_exporter_that_is_not_in_the_snapshot_is_no_surprise() -> None:
+    assert gpu_hints([sample(pod="nvidia-dcgm-exporter-abc")], cluster())[1] == ()
+
+
 def test_samples_of_one_gpu_make_one_hint_and_the_busiest_counts() -> None:
     labels = {"exported_pod": "llm-0", "exported_namespace": "chat"}
     hint = only(
