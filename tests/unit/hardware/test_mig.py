@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 
 import pytest
 
@@ -193,6 +193,30 @@ class TestKeptInstances:
             assert H100.fits(layout, "4g.40gb") == (0,)
 
 
+@pytest.mark.parametrize(
+    ("geometry", "names"),
+    [(H100, ("1g.20gb", "1g.10gb+me", *FIVE)), (A30, ("1g.6gb", "1g.6gb+me", "2g.12gb", "2g.12gb+me", "4g.24gb"))],
+    ids=["h100-80gb", "a30"],
+)
+def test_a_set_has_a_layout_exactly_when_one_can_be_built(geometry: Geometry, names: tuple[str, ...]) -> None:
+    """All sets up to one more of each profile than there can be, against all layouts."""
+    buildable = {names_of(layout) for layout in all_layouts(geometry, names)}
+    profiles = [profile for name in names if (profile := geometry.profile(name))]
+    tried = 0
+    for numbers in product(*(range(profile.max_count + 2) for profile in profiles)):
+        slots = sum(number * profile.size for number, profile in zip(numbers, profiles, strict=True))
+        if slots > geometry.slots + 2:
+            continue
+        tried += 1
+        wanted = {profile.name: number for number, profile in zip(numbers, profiles, strict=True)}
+        layout = geometry.layouts_of(wanted)
+        assert (layout is not None) == (tuple(sorted(Counter(wanted).elements())) in buildable)
+        if layout is not None:
+            assert geometry.is_legal(layout)
+            assert names_of(Layout(layout)) == tuple(sorted(Counter(wanted).elements()))
+    assert tried > len(buildable)
+
+
 class TestMediaEngines:
     def test_one_instance_holds_the_engines_that_exist_once(self) -> None:
         first = [Placement("1g.6gb+me", 0)]
@@ -250,8 +274,8 @@ class TestTables:
 
     @EVERY_PROFILE
     def test_a_profile_has_no_more_memory_than_its_slots(self, geometry: Geometry, profile: Profile) -> None:
-        for product in geometry.products:
-            part = PRODUCT_BY_NAME[product].memory_mib * profile.size / geometry.slots
+        for served in geometry.products:
+            part = PRODUCT_BY_NAME[served].memory_mib * profile.size / geometry.slots
             assert 0.9 * part - 1 <= profile.memory_mib < part
 
     def test_derived_memory_is_below_every_driver_s_share(self) -> None:
