@@ -1,6 +1,7 @@
 """Documents are judged by the schema that ships, with a reader of the few schema words that msgspec writes."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,10 +11,13 @@ from islander.policy.explain import explain_pod
 from islander.policy.settings import PolicySettings
 from islander.policy.status import cluster_status
 from planner.check import check_plan
+from planner.mig.options import MigOptions, wanted_profile
+from planner.mig.planning import plan_mig
 from planner.output import document_of, json_text
 from planner.plan import Unadmitted
 from planner.schemas import KINDS, schema_of
 from tests.builders import a_node, a_pod, a_snapshot
+from tests.mig_builders import a_mig_node, a_mig_pod
 from tests.plan_builders import a_plan
 
 _TYPES: dict[str, Any] = {
@@ -78,11 +82,21 @@ SNAPSHOT = a_snapshot(
     a_pod("waits", gpus=4, tp=4, topology="required"),
     warnings=["one object was skipped"],
 )
+MIG_CLUSTER = a_snapshot(
+    a_mig_node(gpus=2, cut={0: [("1g.10gb", 0, "default/m")]}), a_mig_pod("m", node="n1"), a_pod("tp8", gpus=8, tp=8)
+)
+MIG_PLAN = plan_mig(
+    MIG_CLUSTER,
+    PolicySettings(),
+    MigOptions(profiles=(wanted_profile("3g.40gb=9"),), asked=True),
+    datetime(2026, 1, 1, tzinfo=UTC),
+)
 DOCUMENTS = {
     "ClusterSnapshot": json.loads(encode_snapshot(SNAPSHOT)),
     "ClusterStatus": json.loads(json_text(document_of(cluster_status(SNAPSHOT)))),
     "PodExplanation": json.loads(json_text(document_of(explain_pod(SNAPSHOT, SNAPSHOT.pods[-1])))),
     "MovePlan": json.loads(json_text(document_of(a_plan(unadmitted=[Unadmitted("x/y", "PDB_ZERO", "wait")])))),
+    "MigPlan": json.loads(json_text(document_of(MIG_PLAN))),
     "PlanVerdict": json.loads(json_text(document_of(check_plan(a_plan(), SNAPSHOT, PolicySettings())))),
 }
 
