@@ -101,6 +101,20 @@ def mig_resources(node: Node) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def silent_gpus(node: Node) -> int:
+    """Return how many GPUs of a node with strategy `mixed` offer nothing, as one with MIG on and no instances does.
+
+    It is what the label counts beyond the whole GPUs and those that are cut; 0 where nothing tells how many are cut.
+    """
+    label = node.label(names.GPU_COUNT) or ""
+    if node.label(names.MIG_STRATEGY) != "mixed" or not (label.isascii() and label.isdigit() and len(label) <= 3):
+        return 0
+    cut = len(cut_gpus(node))
+    if names_mig(node) and not cut:
+        return 0
+    return max(0, int(label) - node.capacity.count(names.NVIDIA_GPU) - cut)
+
+
 def instance_memory_mib(node: Node, resource: str) -> int:
     """Return the memory of an instance that the resource counts, in MiB; 0 when not known.
 

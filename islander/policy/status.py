@@ -8,7 +8,7 @@ from msgspec import Struct, field, structs
 
 from islander.cluster import names
 from islander.cluster.machine import gpu_memory, hardware_of
-from islander.cluster.mig_devices import INVALID, MigChange, mig_resources
+from islander.cluster.mig_devices import INVALID, MigChange, mig_resources, silent_gpus
 from islander.cluster.node import Node, Taint
 from islander.cluster.pod import Pod, PodSpec
 from islander.cluster.snapshot import ClusterSnapshot
@@ -164,6 +164,8 @@ def _warnings(node: Node, state: GpuState, snapshot: ClusterSnapshot) -> tuple[s
             "device plugin and dynamic resource allocation both offer its GPUs, and may hand out the same one; "
             "they are counted once"
         )
+    if silent := silent_gpus(node):
+        found.append(f"{silent} of its GPUs offer nothing: MIG is on without instances, or they are not registered")
     return tuple(found)
 
 

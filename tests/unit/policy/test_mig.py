@@ -249,6 +249,25 @@ class TestCluster:
         assert (told.mig.strategy, told.mig.more["4g.40gb"], told.mig.more["1g.10gb"]) == ("mixed", 1, 4)
         assert "7g.80gb" not in told.mig.more
 
+    @pytest.mark.parametrize(
+        ("gpus", "mig", "cut", "silent"),
+        [(7, {}, 0, 1), (8, {}, 0, 0), (6, {"3g.40gb": 1}, 1, 1), (7, {"3g.40gb": 1}, 1, 0), (5, {"3g.40gb": 1}, 0, 0)],
+    )
+    def test_a_gpu_with_mig_on_and_no_instances_offers_nothing(
+        self, gpus: int, mig: dict[str, int], cut: int, silent: int
+    ) -> None:
+        """The last: without a report nobody knows how many GPUs stand behind the instances."""
+        devices = (MigDevice("3g.40gb", 0),)
+        report = GpuReport(tuple(ReportedGpu(i, mig=devices if i < cut else ()) for i in range(8))) if cut else None
+        labels = {names.GPU_COUNT: "8", names.MIG_STRATEGY: "mixed"}
+        node = a_node(gpus=gpus, mig=mig, labels=labels, report=report)
+        told = [warning for warning in cluster_status(a_snapshot(node)).warnings if "offer nothing" in warning]
+        assert told == (
+            [f"node n1: {silent} of its GPUs offer nothing: MIG is on without instances, or they are not registered"]
+            if silent
+            else []
+        )
+
     def test_a_node_without_mig_says_nothing_of_it(self) -> None:
         assert [node.mig for node in cluster_status(a_snapshot(a_node())).nodes] == [None]
 
