@@ -231,7 +231,7 @@ class _Count:
         pods = [pod for pod in self._snapshot.pods_by_node.get(node.name, ()) if pod.spec.requests.count(resource)]
         outside = [pod for pod in pods if not self._is_queued(pod)]
         held = [(pod.key, pod.spec.requests.count(resource)) for pod in outside]
-        claimed = self._snapshot.claimed(node.name, resource)
+        offered, claimed = node.allocatable.count(resource), self._snapshot.claimed(node.name, resource)
         if claimed:
             # Which GPUs the device plugin still has to give is not known, only how many are left.
             node = _with_fewer(node, resource, claimed)
@@ -241,7 +241,7 @@ class _Count:
         room = NodeRoom(
             name=node.name,
             product=now.product,
-            allocatable=now.allocatable + claimed,
+            allocatable=offered,
             usable=empty.free,
             held_outside=empty.used + claimed,
             used=now.used + claimed,
