@@ -35,6 +35,8 @@ MOST_SECONDS = 5.0
 SECONDS_PER_TRY = 2.0
 # Budgets are tried one by one up to so many; beyond, only all at once.
 MAX_BUDGETS = 8
+# What the words for a change that helps begin with.
+HELPS = "it would fit with "
 # Nodes that are closed for a while come before what is wrong for good.
 _PASSING = (Code.NODE_CORDONED, Code.NODE_NOT_READY)
 
@@ -153,7 +155,7 @@ class _WhatHelps:
         tried_all = True
         for relaxation in self._relaxations(demand):
             if relaxation.certain:
-                return code, f"it would fit with {relaxation.words}"
+                return code, f"{HELPS}{relaxation.words}"
             if self._stop.asked or time.monotonic() > self._deadline:
                 # What needs no search is still told.
                 tried_all = False
@@ -161,7 +163,7 @@ class _WhatHelps:
             if self._admits(relaxation, demand):
                 if relaxation.code is MoveCode.OVER_MOVE_LIMIT:
                     code = relaxation.code
-                return code, f"it would fit with {relaxation.words}"
+                return code, f"{HELPS}{relaxation.words}"
         held = Counter(self._problem.immovable.values())
         told = ", ".join(f"{held[reason]} {reason.value}" for reason in sorted(held))
         nothing = "no single change helps" if tried_all else "what would help was not searched for to the end"
@@ -236,23 +238,21 @@ class _WhatHelps:
         return structs.replace(self._snapshot, pods=pods)
 
     def _with_one_more_node(self, demand: Demand) -> Iterator[Relaxation]:
-        world = World.of(self._snapshot)
-        fitting = [node for node in self._snapshot.nodes if _empty_node_refuses(world, demand, node) is None]
+        world, pod = World.of(self._snapshot), without_rules(demand.pod)
+        grown = [(node, _one_more(node)) for node in self._snapshot.nodes]
+        # Who names a node by its name is not helped by another one.
+        fitting = [
+            (node.allocatable.count(demand.need.resource), node.name, more)
+            for node, more in grown
+            if unfit(pod, more, NOBODY, ()) is None and _empty_node_refuses(world, demand, node) is None
+        ]
         if fitting:
-            model = max(fitting, key=lambda node: (node.allocatable.count(demand.need.resource), node.name))
-            labels = tuple((key, f"{value}-more" if key == names.HOSTNAME else value) for key, value in model.labels)
-            more = structs.replace(
-                model,
-                name=f"{model.name}-more",
-                uid="",
-                labels=labels,
-                gpu_report=None if model.gpu_report is None else _nobody(model.gpu_report),
-            )
-            product = model.label(names.GPU_PRODUCT) or model.label(names.AMD_PRODUCT) or "its kind"
-            grown = structs.replace(self._snapshot, nodes=(*self._snapshot.nodes, more))
+            _, _, more = max(fitting, key=lambda found: found[:2])
+            product = more.label(names.GPU_PRODUCT) or more.label(names.AMD_PRODUCT) or "its kind"
+            snapshot = structs.replace(self._snapshot, nodes=(*self._snapshot.nodes, more))
             # On the new node it is alone; a group may need several.
             words = f"one more node of {product}"
-            yield Relaxation(words, grown, self._options, certain=demand.group is None)
+            yield Relaxation(words, snapshot, self._options, certain=demand.group is None)
 
     def _admits(self, relaxation: Relaxation, demand: Demand) -> bool:
         """Return whether the demand fits beside all that are admitted now."""
@@ -266,6 +266,13 @@ class _WhatHelps:
         problem = replace(problem, demands=tuple(other for other in problem.demands if other.key in wanted))
         solution = solve(problem, World.of(relaxation.snapshot), options, self._mix, stop=self._stop)
         return {key for key, _ in solution.admits} >= wanted
+
+
+def _one_more(model: Node) -> Node:
+    """Return another node of the same kind, with nobody on it."""
+    labels = tuple((key, f"{value}-more" if key == names.HOSTNAME else value) for key, value in model.labels)
+    report = None if model.gpu_report is None else _nobody(model.gpu_report)
+    return structs.replace(model, name=f"{model.name}-more", uid="", labels=labels, gpu_report=report)
 
 
 def _nobody(report: GpuReport) -> GpuReport:

@@ -179,17 +179,22 @@ def test_extender_and_command_line_explain_a_pod_alike(
     unplaced = {"scheduler_name": "nobody"}
     bench.api.create(bench.replica("four", 4, **unplaced))
     bench.api.create(bench.replica("strict", 2, topology="required", **unplaced))
+    bench.api.create(bench.replica("sixteen", 16, **unplaced))
     dump = _dump(bench, tmp_path / "dump.json")
 
     # The extender of the bench has a demand mix of its own; this one observes it, as the command line does.
     with ExtenderProcess(tmp_path, bench.plane.kubeconfig) as extender:
         wait_until(lambda: extender.log_text().endswith(" ready\n"), what=extender.log_text)
-        for name in ("four", "strict"):
+        for name in ("four", "strict", "sixteen"):
             of_extender = extender.get_json(f"/explain/{bench.namespace}/{name}")
             of_dump = _json(islander, "explain", f"{bench.namespace}/{name}", "--snapshot", dump)
 
-            assert {node["verdict"] for node in of_extender["nodes"]} == {"guaranteed", "impossible"}
-            assert len({node["score"] for node in of_extender["nodes"]}) > 1
+            fits = {node["verdict"] for node in of_extender["nodes"]} == {"guaranteed", "impossible"}
+            assert fits == (name != "sixteen")
+            assert (len({node["score"] for node in of_extender["nodes"]}) > 1) == fits
+            # Only the command line looks for moves; the extender has to answer at once.
+            assert of_extender.pop("wouldFit") is None
+            assert (of_dump.pop("wouldFit") is None) or not fits
             assert of_dump == of_extender
 
 

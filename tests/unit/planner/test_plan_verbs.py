@@ -279,7 +279,7 @@ def test_report_of_a_named_cluster_that_is_not_there_is_an_error(capsys, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "arguments", [["status"], ["explain", "chat/llama-2"], ["check", "PLAN"], ["report", "PLAN"], ["plan", "--help"]]
+    "arguments", [["status"], ["explain", "search/embed-1"], ["check", "PLAN"], ["report", "PLAN"], ["plan", "--help"]]
 )
 def test_only_planning_loads_the_solver(file, tmp_path, arguments):
     write_plan(a_plan(), tmp_path / "plan.json")
