@@ -203,7 +203,7 @@ class _Search:
 
     def _pack_few(self, goal: Goal, bound: int, ends: float) -> None:
         """Pack few nodes at a time until the bound is reached, the time is over, or nothing is found for long."""
-        if len(self.whole.nodes) <= max(FEW):
+        if len(self.whole.nodes) <= min(FEW):
             return
         left = ends - time.monotonic()
         followed = self._is_small(left * (1 - SHARE_OF_FEW))
@@ -227,7 +227,7 @@ class _Search:
         tasks: list[_Task] = []
         taken: set[int] = set()
         for worker in range(self._limits.workers):
-            size = FEW[self._chance.integers(len(FEW))]
+            size = min(FEW[self._chance.integers(len(FEW))], len(self.whole.nodes) - 1)
             nodes = self._nodes(goal, size, taken)
             if len(nodes) < size:
                 break
