@@ -12,12 +12,23 @@ from planner.mig.plan import GpuLayout
 _MOST_NAMED = 4
 
 
-def cautions(fleet: Fleet, gpus: Sequence[GpuLayout], labels: Mapping[str, str]) -> list[str]:
-    """Return the warnings of a plan that changes these nodes, one sentence each; nothing when it changes none."""
+def cautions(fleet: Fleet, gpus: Sequence[GpuLayout], labels: Mapping[str, str], kept: Collection[str]) -> list[str]:
+    """Return the warnings of a plan that changes these nodes, one sentence each; nothing when it changes none.
+
+    Parameters
+    ----------
+    kept
+        Names in the plan's file of configurations that other nodes have.
+    """
     if not labels:
         return []
     nodes = [node for node in fleet.nodes if node.name in labels]
-    return [*_of_mig(gpus), *_of_nodes(nodes, gpus), *_of_strategy(nodes), *_of_other_configs(fleet, labels)]
+    return [
+        *_of_mig(gpus),
+        *_of_nodes(nodes, gpus),
+        *_of_strategy(nodes),
+        *_of_other_configs(fleet, {*labels.values(), *kept}, labels),
+    ]
 
 
 def _of_mig(gpus: Sequence[GpuLayout]) -> Iterator[str]:
@@ -76,16 +87,16 @@ def _of_strategy(nodes: Sequence[FleetNode]) -> Iterator[str]:
         yield f"{_some(differing)}: the device plugin runs another MIG strategy than the plan is for; change it first"
 
 
-def _of_other_configs(fleet: Fleet, labels: Mapping[str, str]) -> Iterator[str]:
+def _of_other_configs(fleet: Fleet, there: Collection[str], labels: Mapping[str, str]) -> Iterator[str]:
     """Name the nodes whose present label would name nothing once the file is the manager's only one."""
     others: dict[str, list[str]] = {}
     for node in fleet.nodes:
         config = node.node.label(names.MIG_CONFIG)
-        if config and node.name not in labels and config not in labels.values():
+        if config and node.name not in labels and config not in there:
             others.setdefault(config, []).append(node.name)
-    for config, there in sorted(others.items()):
+    for config, labelled in sorted(others.items()):
         yield (
-            f"{_some(there)}: labelled {names.MIG_CONFIG}={config}, which is not in the file of this plan; add it "
+            f"{_some(labelled)}: labelled {names.MIG_CONFIG}={config}, which is not in the file of this plan; add it "
             "before the file replaces the one in use"
         )
 

@@ -12,7 +12,16 @@ from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.need import need_of
 from islander.policy.reasons import Code, MoveCode
 from islander.policy.settings import PolicySettings
-from planner.mig.demand import RUNNING, Demand, may_run, product_of, running_demands, tolerates, whole_shape
+from planner.mig.demand import (
+    RUNNING,
+    Demand,
+    may_run,
+    product_of,
+    running_demands,
+    tolerates,
+    waits_for_whole,
+    whole_shape,
+)
 from planner.mig.findings import Findings
 from planner.mig.fleet import Fleet, FleetNode
 from planner.mig.islands import is_uniform, packs
@@ -106,7 +115,7 @@ def check_waiting(
 ) -> None:
     """Note pods that wait for whole GPUs and would have found them, had the plan not cut these up."""
     nodes = {node.name: node for node in fleet.nodes}
-    pods = {pod.key: pod for pod in snapshot.pods if is_waiting(pod) and not pod.spec.gated}
+    pods = {pod.key: pod for pod in snapshot.pods if waits_for_whole(pod)}
     there: defaultdict[str, list[Pod]] = defaultdict(list)
     for waiting in plan.waiting:
         pod, node = pods.get(waiting.pod), nodes.get(waiting.node)
@@ -126,11 +135,7 @@ def check_waiting(
             findings.add("", MoveCode.ISLAND_NEEDED, f"{len(staying)} waiting pods do not fit on node {name}")
     kept = {waiting.pod for waiting in plan.waiting}
     for key, pod in sorted(pods.items()):
-        if (
-            key in kept
-            or not need_of(pod, settings).gpus
-            or need_of(pod, settings).resource not in settings.gpu_resources
-        ):
+        if key in kept:
             continue
         for name in sorted(cut):
             node = nodes[name]

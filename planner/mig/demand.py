@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from islander.cluster import names
+from islander.cluster.mig_devices import INVALID
 from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
@@ -18,7 +19,7 @@ from islander.policy.need import PodNeed, need_of
 from islander.policy.selectors import unmatched_key, untolerated_taint
 from islander.policy.settings import PolicySettings
 from planner.errors import PlannerError
-from planner.mig.fleet import INVALID, MIXED, SINGLE, Fleet, FleetNode, devices_of
+from planner.mig.fleet import MIXED, SINGLE, Fleet, FleetNode, devices_of
 from planner.mig.memory import gib, usable_mib
 from planner.mig.options import MigOptions, WantedModel, WantedProfile
 from planner.problem import is_waiting
@@ -330,9 +331,7 @@ def _wholes(snapshot: ClusterSnapshot, settings: PolicySettings) -> list[WholeNe
     groups: defaultdict[tuple[object, ...], list[Pod]] = defaultdict(list)
     shapes: dict[tuple[object, ...], tuple[tuple[int, ...], int]] = {}
     for pod in snapshot.pods:
-        if not is_waiting(pod) or pod.spec.gated or not pod.spec.requests.count(names.NVIDIA_GPU):
-            continue
-        if _asked(pod, {}):
+        if not waits_for_whole(pod):
             continue
         shape = whole_shape(need_of(pod, settings))
         spec = pod.spec
@@ -344,6 +343,12 @@ def _wholes(snapshot: ClusterSnapshot, settings: PolicySettings) -> list[WholeNe
         for key, pods in groups.items()
     ]
     return sorted(found, key=lambda need: (-need.priority, -need.gpus, need.pods))
+
+
+def waits_for_whole(pod: Pod) -> bool:
+    """Return whether the pod waits for whole GPUs, and not for slices that go by their name."""
+    asks = bool(pod.spec.requests.count(names.NVIDIA_GPU)) and not _asked(pod, {})
+    return asks and is_waiting(pod) and not pod.spec.gated
 
 
 def whole_shape(need: PodNeed) -> tuple[tuple[int, ...], int]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from islander.cluster import names
+from islander.cluster.mig_devices import sliced_as
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.hardware.mig import geometry_for, profile_of_resource
@@ -14,7 +15,7 @@ from islander.policy.need import need_of
 from islander.policy.reasons import MoveCode
 from islander.policy.settings import PolicySettings
 from planner.mig.demand import product_of
-from planner.mig.fleet import Fleet, FleetNode, Use, canonical, devices_of, sliced_as
+from planner.mig.fleet import Fleet, FleetNode, Use, canonical, devices_of
 from planner.mig.plan import Drain
 from planner.movability import Movability, group_of, reload_seconds_of
 from planner.options import PlanOptions

@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 
 from islander.cluster import names
+from islander.cluster.mig_devices import MigChange, mig_change
 from islander.hardware.mig import Geometry
-from planner.mig.fleet import FleetNode
+from planner.mig.fleet import Fleet, FleetNode
 from planner.mig.layouts import Counts
-from planner.mig.parted import NodeConfig, config_name, node_config, parted_text
+from planner.mig.parted import NodeConfig, config_name, is_config_name, node_config, parted_text
 from planner.output import yaml_text
 
 PARTED_FILE = "mig-parted.yaml"
@@ -34,7 +35,24 @@ def labels_of(configs: Mapping[str, NodeConfig]) -> dict[str, str]:
     return {node: config_name(config) for node, config in configs.items()}
 
 
-def files_of(configs: Mapping[str, NodeConfig]) -> dict[str, str]:
+def kept_configs(fleet: Fleet, labels: Mapping[str, str]) -> dict[str, NodeConfig]:
+    """Return the configurations by name that nodes which do not change are labelled with, as these nodes are cut.
+
+    The file replaces the one in use, so what they are labelled with must be in it. Names whose nodes are cut
+    differently, or of which nobody knows how, are left out.
+    """
+    found: dict[str, NodeConfig | None] = {}
+    for node in fleet.nodes:
+        name = node.node.label(names.MIG_CONFIG)
+        if not name or node.name in labels or name in labels.values() or not is_config_name(name):
+            continue
+        known = node.node.gpu_report is not None and mig_change(node.node) is MigChange.SETTLED
+        config = node_config([(g.index, g.counts, _ids(g.geometry)) for g in node.gpus]) if known else None
+        found[name] = config if found.setdefault(name, config) == config else None
+    return {name: config for name, config in found.items() if config}
+
+
+def files_of(configs: Mapping[str, NodeConfig], kept: Mapping[str, NodeConfig]) -> dict[str, str]:
     """Return text by file name; nothing when no node changes."""
     if not configs:
         return {}
@@ -51,7 +69,7 @@ def files_of(configs: Mapping[str, NodeConfig]) -> dict[str, str]:
         "resources": [LABELS_FILE],
     }
     return {
-        PARTED_FILE: parted_text(configs),
+        PARTED_FILE: parted_text(configs, kept),
         LABELS_FILE: f"# The label starts the change: drain first what the plan drains.\n{nodes}",
         POLICY_FILE: (
             "# Names the ConfigMap to the GPU operator, once, before the labels are set:\n"

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from islander.cluster import names
 from islander.cluster.machine import hardware_of, is_shared, physical_gpus
+from islander.cluster.mig_devices import INVALID, MigChange, mig_change, sliced_as
 from islander.cluster.node import Node, ReportedGpu
 from islander.cluster.pod import ContainerKind, Pod
 from islander.cluster.snapshot import ClusterSnapshot
@@ -20,12 +21,11 @@ from islander.policy.fit import not_schedulable
 from islander.policy.occupancy import GpuState, Source, gpu_state
 from islander.policy.reasons import Code, MoveCode
 from islander.policy.selectors import selects
+from planner.errors import PlannerError
 from planner.mig.options import MigOptions
 from planner.selector import parse_selector
 
 MIXED, SINGLE, NO_STRATEGY = "mixed", "single", ""
-INVALID = "INVALID"
-_BUSY_STATES = frozenset({"pending", "rebooting"})
 
 
 class Use(StrEnum):
@@ -144,8 +144,16 @@ class Fleet:
 
     @classmethod
     def of(cls, snapshot: ClusterSnapshot, options: MigOptions) -> Fleet:
-        """Return the fleet of a snapshot, as far as the options let nodes change."""
+        """Return the fleet of a snapshot, as far as the options let nodes change.
+
+        Raises
+        ------
+        PlannerError
+            The selector of nodes is none, or selects nothing.
+        """
         selector = parse_selector(options.nodes) if options.nodes.strip() else ()
+        if selector and not any(selects(selector, dict(node.labels)) for node in snapshot.nodes):
+            raise PlannerError(f"--nodes {options.nodes!r} selects none of {len(snapshot.nodes)} nodes")
         nodes, warnings = [], []
         for node in snapshot.nodes:
             here = [pod for pod in snapshot.pods_by_node.get(node.name, ()) if devices_of(pod)]
@@ -165,11 +173,6 @@ def devices_of(pod: Pod) -> tuple[tuple[str, int], ...]:
         for name, count in pod.spec.requests.extended
         if count and (name == names.NVIDIA_GPU or name.startswith(names.MIG_RESOURCE_PREFIX))
     )
-
-
-def sliced_as(node: Node) -> str:
-    """Return the profile that the node's `nvidia.com/gpu` counts; empty for whole GPUs, INVALID for a broken layout."""
-    return parse_product_label(node.label(names.GPU_PRODUCT) or "").mig or ""
 
 
 def canonical(geometry: Geometry | None, profile: str) -> str:
@@ -197,15 +200,14 @@ def _node(node: Node, pods: Sequence[Pod], strategy: str, *, dra: bool) -> Fleet
     strategy = strategy or (labelled if labelled in (MIXED, SINGLE) else NO_STRATEGY)
     state = gpu_state(node, pods, names.NVIDIA_GPU)
     gpus = _gpus(node, pods, product, state)
-    config_state = (node.label(names.MIG_CONFIG_STATE) or "").lower()
-    takes_pods = not_schedulable(node) is None and config_state not in (*_BUSY_STATES, "failed")
+    takes_pods = not_schedulable(node) is None and mig_change(node) is MigChange.SETTLED
     return FleetNode(
         node=node,
         strategy=strategy,
         gpus=gpus,
         hardware=_hardware(node, gpus),
         spare=_spare(node, pods, product, gpus) if takes_pods else (),
-        closed=_closed(node, product, gpus, config_state, dra=dra),
+        closed=_closed(node, product, gpus, dra=dra),
         takes_pods=takes_pods,
         state=state,
     )
@@ -227,9 +229,11 @@ def _gpus(node: Node, pods: Sequence[Pod], product: str, state: GpuState) -> tup
         return _reported(node, pods, product, reported, state)
     geometry = geometry_for(product)
     # Nothing tells GPUs apart here. With nobody on the node all are idle; whatever else is the case, no one is sure.
-    idle = not pods and not cut_up and not state.withdrawn and not is_shared(node)
+    number = physical_gpus(node)
+    # Of a node that does not offer all its GPUs nobody knows which ones are missing.
+    idle = not pods and not cut_up and state.allocatable == number and not is_shared(node)
     use = Use.IDLE if idle else Use.UNSURE
-    return tuple(FleetGpu(index, product, geometry, use) for index in range(physical_gpus(node)))
+    return tuple(FleetGpu(index, product, geometry, use) for index in range(number))
 
 
 def _reported(
@@ -351,13 +355,13 @@ def _spare(node: Node, pods: Sequence[Pod], product: str, gpus: Sequence[FleetGp
     return tuple(sorted((profile, count) for profile, count in spare.items() if count > 0))
 
 
-def _closed(node: Node, product: str, gpus: Sequence[FleetGpu], config_state: str, *, dra: bool) -> Closed | None:
+def _closed(node: Node, product: str, gpus: Sequence[FleetGpu], *, dra: bool) -> Closed | None:
     if blocked := not_schedulable(node):
         return Closed(blocked.code, blocked.detail)
-    if config_state in _BUSY_STATES:
-        return Closed(Code.MIG_CHANGING, f"{names.MIG_CONFIG_STATE} is {config_state}")
-    if config_state == "failed":
-        return Closed(Code.MIG_FAILED, f"{names.MIG_CONFIG_STATE} is failed: look at the node first")
+    change = mig_change(node)
+    if change is not MigChange.SETTLED:
+        code = Code.MIG_FAILED if change is MigChange.FAILED else Code.MIG_CHANGING
+        return Closed(code, f"{names.MIG_CONFIG_STATE} is {node.label(names.MIG_CONFIG_STATE)}")
     if all(gpu.geometry is None for gpu in gpus) and geometry_for(product) is None:
         return Closed(MoveCode.NO_MIG_TABLE, f"no recommendation for product {product or 'unknown'}")
     if node.label(names.MIG_CAPABLE) == "false":

@@ -78,16 +78,27 @@ def config_name(config: NodeConfig) -> str:
         (entry,) = config
         plain = "_".join(f"{number}x{profile}" for profile, number in entry.counts).replace("+", ".")
         name = f"{NAME_PREFIX}all-{plain or 'disabled'}"
-        if len(name) <= _LONGEST_NAME and _NAME.fullmatch(name):
+        if is_config_name(name):
             return name
     digest = hashlib.sha256(msgspec.json.encode(msgspec.to_builtins(_plain(config)))).hexdigest()
     return f"{NAME_PREFIX}{digest[:10]}"
 
 
-def parted_text(nodes: Mapping[str, NodeConfig]) -> str:
-    """Return the file for the nodes' configurations, one per distinct layout, with the nodes in a comment."""
+def is_config_name(name: str) -> bool:
+    """Return whether a node can be labelled with a name."""
+    return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
+
+
+def parted_text(nodes: Mapping[str, NodeConfig], kept: Mapping[str, NodeConfig] | None = None) -> str:
+    """Return the file for the nodes' configurations, one per distinct layout, with the nodes in a comment.
+
+    Parameters
+    ----------
+    kept
+        Configurations by name that other nodes are labelled with, and must go on to be found.
+    """
     users: defaultdict[str, list[str]] = defaultdict(list)
-    configs: dict[str, NodeConfig] = {}
+    configs: dict[str, NodeConfig] = dict(kept or {})
     for node, config in sorted(nodes.items()):
         name = config_name(config)
         configs[name] = config
@@ -96,7 +107,8 @@ def parted_text(nodes: Mapping[str, NodeConfig]) -> str:
     for name, config in sorted(configs.items()):
         told = users[name][:_NODES_NAMED]
         more = f" and {len(users[name]) - len(told)} more" if len(users[name]) > len(told) else ""
-        lines += [f"  # for {', '.join(told)}{more}", f"  {name}:"]
+        comment = f"for {', '.join(told)}{more}" if told else "nodes that do not change have this one"
+        lines += [f"  # {comment}", f"  {name}:"]
         for entry in config:
             lines += _entry_lines(entry, whole=len(config) == 1)
     return "\n".join(lines) + "\n"
@@ -156,7 +168,7 @@ def _entry_lines(entry: Entry, *, whole: bool) -> Iterator[str]:
 
 
 def _config_errors(name: object, entries: Any) -> Iterator[str]:
-    if not isinstance(name, str) or len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not is_config_name(name):
         yield "the name is no label value, so no node can be labelled with it"
     if not isinstance(entries, list) or not entries:
         yield "must be a list of entries"

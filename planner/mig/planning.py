@@ -15,7 +15,7 @@ from planner.mig.cautions import cautions
 from planner.mig.check import check_mig_plan
 from planner.mig.demand import Demands, demands_of
 from planner.mig.drains import Drainable, DrainPlan, drain_plan, drainable
-from planner.mig.emit import configs_of, files_of, labels_of
+from planner.mig.emit import configs_of, files_of, kept_configs, labels_of
 from planner.mig.fleet import Fleet, FleetGpu, FleetNode
 from planner.mig.layouts import Counts, placed
 from planner.mig.naming import Named, named
@@ -147,6 +147,7 @@ def _plan(
     layouts = solution.names.layouts
     configs = configs_of(nodes, layouts)
     labels = labels_of(configs)
+    kept = kept_configs(fleet, labels)
     gpus = [
         _gpu_layout(nodes[name], gpu, layouts.get((name, gpu.index))) for name in labels for gpu in nodes[name].gpus
     ]
@@ -172,7 +173,7 @@ def _plan(
         gpus=gpus,
         unmet=unmet,
         node_labels=labels,
-        files=files_of(configs),
+        files=files_of(configs, kept),
         steps=solution.drains.steps,
         drains=solution.drains.drains,
         not_targets=_not_targets(fleet),
@@ -190,7 +191,7 @@ def _plan(
             *snapshot.warnings,
             *fleet.warnings,
             *demands.warnings,
-            *cautions(fleet, gpus, labels),
+            *cautions(fleet, gpus, labels, kept),
             *_doubts(solution),
         ],
         options=options.flags(),

@@ -15,6 +15,7 @@ from islander.policy.settings import PolicySettings
 from planner.errors import PlannerError
 from planner.mig.check import check_mig_plan
 from planner.mig.options import MigOptions, WantedModel, WantedProfile, wanted_profile
+from planner.mig.parted import read_parted
 from planner.mig.plan import GpuLayout, MigPlan
 from planner.mig.planning import plan_mig
 from tests.builders import H100, a_budget, a_container, a_node, a_pod, a_snapshot, a_workload, owned_by
@@ -464,12 +465,76 @@ def test_a_quantised_model_needs_less():
     assert found.profiles == {H100: "1g.10gb"}
 
 
-def test_a_label_that_the_new_file_does_not_hold_is_warned_about():
-    nodes = [a_mig_node("a", gpus=1), a_mig_node("b", gpus=1, labels={names.MIG_CONFIG: "custom-x"})]
-    plan = planned(a_snapshot(*nodes), "1g.10gb=1")
-    other = next(name for name in ("a", "b") if name not in plan.node_labels)
-    assert other == "b"
-    assert told(plan, "nvidia.com/mig.config=custom-x, which is not in the file")
+def labelled(name: str, config: str, **fields: Any) -> Any:
+    return a_mig_node(name, gpus=1, labels={names.MIG_CONFIG: config}, **fields)
+
+
+def test_what_other_nodes_are_labelled_with_stays_in_the_file():
+    sliced = {0: [("7g.80gb", 0)]}
+    nodes = [a_mig_node("a", gpus=1), labelled("b", "custom-x", cut=sliced), labelled("c", "custom-x", cut=sliced)]
+    plan = planned(a_snapshot(*nodes), "1g.10gb=1", nodes="!nvidia.com/mig.config")
+    configs, errors = read_parted(plan.files["mig-parted.yaml"])
+    assert errors == []
+    assert configs["custom-x"] == [{"devices": "all", "mig-enabled": True, "mig-devices": {"7g.80gb": 1}}]
+    assert not told(plan, "custom-x")
+
+
+def test_a_label_that_the_file_cannot_hold_is_warned_about():
+    other = [labelled("b", "custom-x"), labelled("c", "custom-x", cut={0: [("7g.80gb", 0)]})]
+    plan = planned(a_snapshot(a_mig_node("a", gpus=1), *other), "1g.10gb=1", nodes="!nvidia.com/mig.config")
+    assert set(plan.node_labels) == {"a"}
+    assert told(plan, "b, c: labelled nvidia.com/mig.config=custom-x, which is not in the file")
+
+
+def test_a_selector_of_no_node_is_an_error():
+    with pytest.raises(PlannerError, match="selects none of 1 nodes"):
+        planned(a_snapshot(a_mig_node()), "1g.10gb=1", nodes="pool=none")
+
+
+def test_a_node_that_does_not_offer_all_its_gpus_is_no_target_without_a_report():
+    plan = planned(a_snapshot(a_node("n", gpus=8, allocatable=7)), "1g.10gb=1")
+    assert [(n.node, n.code) for n in plan.not_targets] == [("n", "GPUS_NOT_KNOWN")]
+
+
+def a_sliced_node(profile: str, cut: Any, gpus: int, used: int = 0) -> Any:
+    """A node of strategy `single`: its `nvidia.com/gpu` are instances of one profile."""
+    node = a_mig_node("s", gpus=gpus, cut=cut, product=f"{H100}-MIG-{profile}", strategy="single")
+    counts = ((names.NVIDIA_GPU, sum(map(len, cut.values()))),)
+    return structs.replace(
+        node,
+        capacity=structs.replace(node.capacity, extended=counts),
+        allocatable=structs.replace(node.allocatable, extended=counts),
+    )
+
+
+def test_g41_slices_of_a_single_strategy_node_serve_under_their_profile():
+    node = a_sliced_node("1g.10gb", {index: [("1g.10gb", n) for n in range(7)] for index in range(2)}, gpus=2)
+    plan = planned(a_snapshot(node), "1g.10gb=14")
+    assert plan.before.free_instances == {"1g.10gb": 14}
+    assert (plan.outcome, plan.before.whole_gpus) == ("nothing-to-do", 0)
+
+
+def test_g41_an_idle_single_strategy_node_is_cut_anew_as_a_whole():
+    node = a_sliced_node("1g.10gb", {index: [("1g.10gb", n) for n in range(7)] for index in range(2)}, gpus=2)
+    plan = planned(a_snapshot(node), "3g.40gb=3")
+    assert cut(plan) == {("s", index): ["3g.40gb"] * 2 for index in range(2)}
+
+
+def test_g41_pods_on_slices_are_running_demand_and_keep_the_node_as_it_is():
+    layouts = {index: [("1g.10gb", n, "default/p" if not n + index else "") for n in range(7)] for index in range(2)}
+    node = a_sliced_node("1g.10gb", layouts, gpus=2)
+    snapshot = a_snapshot(node, a_pod("p", node="s"))
+    plan = planned(snapshot)
+    assert [(d.profile, d.count, d.source, d.strategy) for d in plan.demand] == [
+        ("1g.10gb", 1, "running pods", "single")
+    ]
+    assert planned(snapshot, "3g.40gb=3").gpus == []
+
+
+def test_g41_a_pod_that_names_the_slices_by_product_waits_for_them():
+    pod = a_pod("p", node_selector={names.GPU_PRODUCT: f"{H100}-MIG-1g.10gb"})
+    plan = planned(a_snapshot(a_mig_node("s", gpus=1, strategy="single"), a_mig_node("m", gpus=1), pod))
+    assert cut(plan) == {("s", 0): ["1g.10gb"] * 7}
 
 
 def test_a_node_without_a_strategy_label_is_taken_for_mixed_and_says_so():

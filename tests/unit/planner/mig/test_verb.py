@@ -222,3 +222,13 @@ def test_judging_a_plan_loads_no_solver(file, tmp_path):
     words = [sys.executable, "-c", program, "check", plan, "--snapshot", file]
     done = subprocess.run(words, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_before_any_plan_ends_with_130(capsys, file, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("planner.mig.planning.plan_mig", interrupted)
+    code, out, err = run(capsys, "plan", "mig", "--snapshot", file)
+    assert (code, out) == (130, "")
+    assert "interrupted before any plan was found" in err
