@@ -182,6 +182,7 @@ def test_only_the_legal_target_is_used_g34() -> None:
 
 
 def test_only_the_pod_that_may_and_can_move_does_g36() -> None:
+    """G36: who asks for GPUs holds them, whether or not it may move; an exporter that asks for none does not count."""
     daemon = a_workload("daemon", kind="DaemonSet")
     busy = [
         a_pod("daemon-1", gpus=1, node="n1", owner=owned_by(daemon)),
@@ -190,10 +191,13 @@ def test_only_the_pod_that_may_and_can_move_does_g36() -> None:
         replica("pinned", 2, "n1", node_selector={names.HOSTNAME: "n1"}),
         replica("d2", 2, "n1"),
         a_pod("mirror", gpus=1, node="n1", annotations={names.MIRROR_POD: "hash"}),
+        a_pod("dcgm-exporter", gpus=0, node="n1", owner=owned_by(daemon)),
     ]
     other = a_pod("other", gpus=6, node="n2")
     wanted = a_pod("p", gpus=2, node_selector={names.HOSTNAME: "n1"})
-    made = plan(snapshot_of(a_node("n1"), a_node("n2"), *busy, other, wanted))
+    snapshot = snapshot_of(a_node("n1"), a_node("n2"), *busy, other, wanted)
+    made = plan(snapshot)
+    assert World.of(snapshot).state("n1", names.NVIDIA_GPU).used == 8
     assert moves(made) == {("d2", "n1", "n2")}
     assert {pod.pod.removeprefix("default/"): pod.code for pod in made.immovable} == {
         "daemon-1": "DAEMONSET",
@@ -245,6 +249,7 @@ def g38(*, pinned: bool) -> ClusterSnapshot:
 
 
 def test_hopeless_pods_hold_nobody_up_and_pods_without_gpus_stay_g38() -> None:
+    """G38: one move of the pod with GPUs; what no move can satisfy is told and is in nobody's way."""
     made = plan(g38(pinned=True))
     assert moves(made) == {("mover", "n1", "n3")}
     assert admitted(made) == {"p": "n1"}
