@@ -288,7 +288,7 @@ def add_quota_is_whole_replicas(case: QuotaCase, v: QuotaVars, model: cp_model.C
 def add_replica_limits(case: QuotaCase, v: QuotaVars, model: cp_model.CpModel) -> None:
     """For every claim c with a limit: sum over f of replicas[c, f] <= most(c)."""
     for c, claim in enumerate(case.claims):
-        if claim.most is not None:
+        if claim.most is not None and claim.flavors:
             model.add(sum(v.replicas[c, f] for f in claim.flavors) <= claim.most)
 
 

@@ -239,7 +239,7 @@ def _most(room: Room, kinds: tuple[Kind, ...]) -> int:
 def amounts_are_whole_islands(judge: _Judge) -> Iterator[Violation]:
     """I3: nominal, borrowing and lending are multiples of what all replicas of the queue are cut from."""
     for row in judge.gpu_rows:
-        sizes = {team.gpus * team.pods for team in judge.teams_of[row.name]}
+        sizes = {team.gpus * team.pods for team in judge.teams_of[row.name] if team.fits}
         whole = lcm(*sizes)
         island = (whole if whole in sizes else gcd(*sizes)) if sizes and row.kind == _QUEUE else row.island
         for name, amount in (
@@ -271,13 +271,12 @@ def baselines_are_guaranteed(judge: _Judge) -> Iterator[Violation]:
 
 def baselines_are_not_lent(judge: _Judge) -> Iterator[Violation]:
     """I5: for every row with a cohort, nominal - lending >= baseline; a queue that is alone lends to nobody."""
-    shared: Counter[tuple[str, str]] = Counter((row.cohort, row.flavor) for row in judge.gpu_rows if row.cohort)
-    shared.update((row.name, row.flavor) for row in judge.gpu_rows if row.kind == _COHORT)
-    for row in judge.gpu_rows:
+    queues = [row for row in judge.gpu_rows if row.kind == _QUEUE and row.cohort]
+    shared = Counter((row.cohort, row.flavor) for row in queues)
+    for row in queues:
         nominal = _number(row.nominal.new)
         lending = row.lending.new if isinstance(row.lending.new, int) else nominal
-        alone = shared[row.cohort, row.flavor] < 2 or not row.cohort
-        if row.kind == _QUEUE and not alone and nominal - lending < row.baseline:
+        if shared[row.cohort, row.flavor] > 1 and nominal - lending < row.baseline:
             yield Violation(_where(row), "I5", f"{lending} of {nominal} may be lent, {row.baseline} are baseline")
 
 

@@ -78,7 +78,7 @@ def limits_of(
 
     Lending keeps the baseline out of the cohort's hands: at most nominal less the islands of the baseline. Borrowing
     ends at what the others lend, and at what the team ever runs. Both are whole islands, so that what is taken back is
-    a place for a replica. A limit of today that does all this stays.
+    a place for a replica. A limit of today that does all this stays, and so does the lack of one where it does no harm.
     """
     parents = {cohort.name: cohort.parent for cohort in snapshot.cohorts}
     today = {
@@ -102,12 +102,16 @@ def limits_of(
         totals[guarantee.name] += guarantee.nominal if guarantee.kind == QUEUE else 0
     found: dict[tuple[str, str], Limits] = {}
     for (root, flavor), group in members.items():
-        alone = len(group) == 1 and not pools[root, flavor]
         quotas = {g.name: today.get((g.name, flavor, g.resource)) for g in group}
-        lending = {g.name: _lending(g, quotas[g.name], alone=alone) for g in group}
+        lending = {g.name: _lending(g, quotas[g.name], alone=len(group) == 1) for g in group}
+        alone = len(group) == 1 and not pools[root, flavor]
         for g in group:
             others = sum(_lent(other, lending[other.name]) for other in group if other is not g) + pools[root, flavor]
-            borrowing = _borrowing(g, quotas[g.name], demands[g.name], totals[g.name], others, alone=alone)
+            # Without limit is fine where nobody beside needs its own back in a hurry.
+            open_today = quotas[g.name] is not None and not any(o.baseline for o in group if o is not g)
+            borrowing = _borrowing(
+                g, quotas[g.name], demands[g.name], totals[g.name], others, alone=alone, open_today=open_today
+            )
             found[g.name, flavor] = Limits(borrowing, lending[g.name])
     return found
 
@@ -130,15 +134,24 @@ def _lending(guarantee: Guarantee, today: Quota | None, *, alone: bool) -> int |
 
 
 def _borrowing(
-    guarantee: Guarantee, today: Quota | None, demand: QueueDemand, total: int, lendable: int, *, alone: bool
+    guarantee: Guarantee,
+    today: Quota | None,
+    demand: QueueDemand,
+    total: int,
+    lendable: int,
+    *,
+    alone: bool,
+    open_today: bool,
 ) -> int | None:
+    """Return the limit; `open_today` where today's lack of one may stay if the team has no end."""
     island = guarantee.island
     old = today.borrowing_limit if today is not None else None
+    ends = demand.limited and demand.most is not None
     if not demand.may_borrow:
         return 0
-    if alone and old is None:
+    if old is None and (alone or (open_today and not ends)):
         return None
     most = lendable if demand.most is None else min(lendable, max(0, demand.most - total))
-    if old is not None and not (demand.limited and demand.most is not None):
+    if old is not None and not ends:
         return old - old % island
     return most - most % island

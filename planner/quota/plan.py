@@ -85,6 +85,8 @@ class TeamRow(Struct, frozen=True, rename="camel"):
         Replicas; `most` None for no limit.
     cpu_milli, memory_bytes
         What one pod asks beside GPUs; 0 when not known.
+    fits
+        False where no node of the queue's flavors holds one.
     """
 
     team: str
@@ -101,6 +103,7 @@ class TeamRow(Struct, frozen=True, rename="camel"):
     source: str
     cpu_milli: int = 0
     memory_bytes: int = 0
+    fits: bool = True
 
 
 class Unmet(Struct, frozen=True, rename="camel"):

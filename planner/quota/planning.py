@@ -154,6 +154,7 @@ def _teams(found: Recommendation) -> list[TeamRow]:
             source=replicas.source,
             cpu_milli=replicas.cpu_milli,
             memory_bytes=replicas.memory_bytes,
+            fits=replicas.fits,
         )
         for demand in found.demands
         for replicas in demand.replicas

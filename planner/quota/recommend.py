@@ -228,7 +228,10 @@ def _with_what_exists(
                 )
                 demand = replace(demand, shape=without)
             useful |= flavors & held(demand.shape)
-            replicas.append(demand)
+            replicas.append(replace(demand, fits=bool(flavors & held(demand.shape))))
+        if not queue.limited and not any(demand.fits for demand in replicas):
+            # A queue of today keeps its quota as far as there are GPUs, although its pods of today do not fit.
+            replicas.append(ReplicaDemand(queue.queue, Shape(1, island=False), source="no pods that fit"))
         queues.append(replace(queue, replicas=tuple(replicas)))
         if queue.queue not in known and useful:
             of_queue[queue.queue] = tuple(f for f in of_queue[queue.queue] if f in useful)
@@ -329,7 +332,7 @@ def _case(
                 holder=h,
                 kind=kind_of[replicas.shape],
                 pods=replicas.pods,
-                flavors=flavors_for(replicas, flavors, plan),
+                flavors=flavors_for(replicas, flavors, plan) if replicas.fits else (),
                 baseline=replicas.baseline,
                 most=replicas.most if demand.limited else None,
             )

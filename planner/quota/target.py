@@ -23,6 +23,7 @@ from islander.cluster.queues import (
 )
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings
+from planner.quota.capacity import is_gpu_resource
 from planner.quota.companions import CPU, MEMORY, PerGpu, companion
 from planner.quota.flavors import API_VERSION, FlavorPlan
 from planner.quota.limits import Limits, cohorts_of, limits_of
@@ -194,7 +195,7 @@ class _Builder:
             old = today.quota(resource) if today is not None else None
             if resource == guarantee.resource:
                 quotas.append(Quota(resource, guarantee.nominal, limits.borrowing, limits.lending))
-            elif resource in self._settings.gpu_resources:
+            elif is_gpu_resource(resource, self._settings):
                 quotas.append(old or Quota(resource, 0))
             else:
                 per_gpu = self._per_gpu[guarantee.flavor]

@@ -36,6 +36,8 @@ class ReplicaDemand:
         What one pod asks beside GPUs; 0 when not known.
     source
         Where the numbers come from, for people.
+    fits
+        False where no node of its flavors holds one: then it only says which baseline is missing.
     """
 
     team: str
@@ -48,6 +50,7 @@ class ReplicaDemand:
     cpu_milli: int = 0
     memory_bytes: int = 0
     source: str = ""
+    fits: bool = True
 
     @property
     def gpus(self) -> int:
@@ -83,8 +86,8 @@ class QueueDemand:
 
     @property
     def island(self) -> int:
-        """GPUs that nominal quota and limits come in multiples of: whole replicas of every shape."""
-        return island_of(self.replicas)
+        """GPUs that nominal quota and limits come in multiples of: whole replicas of every shape that fits."""
+        return island_of(demand for demand in self.replicas if demand.fits)
 
     @property
     def baseline(self) -> int:
