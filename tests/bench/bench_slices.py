@@ -30,9 +30,13 @@ from tests.bench.slice_arrivals import (
 
 GPUS, STEPS, WARM_UP = 100, 30_000, 8_000
 SEEDS = (1, 2)
+PART_SEEDS = tuple(range(1, 11))
 OTHER_SEEDS = tuple(range(11, 19))
 LOADS = (1.0, 0.85)
 ISLANDER = "Islander"
+# What Islander's policy grew from, each with one part more.
+BY_SIZE = "FGD, popularity x size"
+SETTLED = "the same, and what is expected after some have left"
 POLICIES = ("RR", "WF", "FF", "BF", "FGDu", "FGD", ISLANDER)
 # Accepted requests % / slots % / whole GPUs %; none are published for the other two mixes at load 0.85.
 PUBLISHED: Mapping[tuple[float, str], tuple[str, ...]] = {
@@ -117,6 +121,19 @@ def by_gradient(popularity: Sequence[float]) -> Choose:
     return choose
 
 
+def settled_gradient(space: SliceSpace, layouts: Sequence[int], profile: str) -> Choice | None:
+    """Islander's policy without the look at the next request."""
+    found = [
+        (option.growth, space.free_slots(bits), gpu, option.placement)
+        for gpu, bits in enumerate(layouts)
+        for option in space.options(bits, profile)
+    ]
+    if not found:
+        return None
+    _growth, _free, gpu, placement = min(found)
+    return Choice(gpu, placement)
+
+
 def sizes() -> tuple[int, ...]:
     """Slots of the profiles."""
     return tuple(p.size for name in PROFILES if (p := GEOMETRY.profile(name)))
@@ -131,6 +148,8 @@ def policy(name: str, mix: str) -> Choose:
         "BF": lambda: by_free_slots(1),
         "FGDu": lambda: by_gradient([1.0] * len(PROFILES)),
         "FGD": lambda: by_gradient(MIXES[mix]),
+        BY_SIZE: lambda: by_gradient([share * size for share, size in zip(MIXES[mix], sizes(), strict=True)]),
+        SETTLED: lambda: settled_gradient,
         ISLANDER: lambda: islander,
     }
     return makers[name]()
@@ -143,9 +162,11 @@ def admitted(job: tuple[float, str, str, int]) -> Tally:
     return replay(requests, policy(name, mix), space_of(mix), gpus=GPUS, warm_up=WARM_UP)
 
 
-def measure(policies: Sequence[str], seeds: Sequence[int]) -> dict[tuple[float, str, str, int], Tally]:
+def measure(
+    policies: Sequence[str], seeds: Sequence[int], cells: Sequence[tuple[float, str]] = CELLS
+) -> dict[tuple[float, str, str, int], Tally]:
     """Return what each policy admits of each stream, by (load, mix, policy, seed)."""
-    jobs = [(load, mix, name, seed) for load, mix in CELLS for name in policies for seed in seeds]
+    jobs = [(load, mix, name, seed) for load, mix in cells for name in policies for seed in seeds]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         return dict(zip(jobs, pool.map(admitted, jobs, chunksize=4), strict=True))
 
@@ -193,6 +214,18 @@ def test_slices_on_other_streams() -> None:
         )
 
 
+@pytest.mark.bench
+def test_parts_of_the_slices_policy() -> None:
+    """Accepted requests at load 1.0, on the streams that the parts were chosen by."""
+    policies, cells = ("FGD", BY_SIZE, SETTLED, ISLANDER), [(1.0, mix) for mix in MIXES]
+    found = measure(policies, PART_SEEDS, cells)
+    print(f"\n| policy | {' | '.join(MIXES)} |\n|---|{'---|' * len(MIXES)}")
+    for name in policies:
+        row = [statistics.mean(found[1.0, mix, name, seed].requests for seed in PART_SEEDS) for mix in MIXES]
+        print(f"| {name} | {' | '.join(f'{share:.2f}' for share in row)} |")
+
+
 if __name__ == "__main__":
     test_slices()
     test_slices_on_other_streams()
+    test_parts_of_the_slices_policy()
