@@ -6,6 +6,7 @@ tests/unit/test_docs.py fails when a page is not what this program would write.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -243,12 +244,40 @@ def example_plan() -> str:
     return f"```\n$ islander {' '.join(words)}\n{told.stdout.decode().strip()}\n```\n"
 
 
+MIG_EXAMPLE = ("plan", "mig", "--snapshot", "docs/examples/mig.json.gz")
+
+
+def _run(words: typing.Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "planner", *words]
+    return subprocess.run(command, capture_output=True, check=True, env=environment, cwd=ROOT)  # noqa: S603 - our own program
+
+
+def mig_plan() -> str:
+    """Return a plan of MIG layouts, as a block with its command."""
+    return f"```\n$ islander {' '.join(MIG_EXAMPLE)}\n{_run(MIG_EXAMPLE).stdout.decode().strip()}\n```\n"
+
+
+def mig_files() -> str:
+    """Return the file for mig-parted and the node labels of the same plan."""
+    files = json.loads(_run([*MIG_EXAMPLE, "-o", "json"]).stdout)["files"]
+    told = ((name, files[name].strip()) for name in ("mig-parted.yaml", "node-labels.yaml"))
+    return "\n".join(f"`{name}`\n\n```yaml\n{text}\n```\n" for name, text in told)
+
+
+def mig_warnings() -> str:
+    """Return what the same plan warns of, as a list."""
+    warnings = json.loads(_run([*MIG_EXAMPLE, "-o", "json"]).stdout)["warnings"]
+    return "".join(f"- {warning}\n" for warning in warnings)
+
+
 # What is written into a page, marker by marker.
 PAGES: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": (demo, example_plan),
     "docs/codes.md": (codes,),
     "docs/configuration.md": (configuration,),
     "docs/hardware.md": (hardware,),
+    "docs/mig.md": (mig_plan, mig_files, mig_warnings),
 }
 
 

@@ -157,7 +157,8 @@ def _tell_what_next(plan: MigPlan, terminal: Terminal, file: Path | None, folder
     if file is not None:
         terminal.note(f"wrote {file}")
     if folder is not None and plan.files:
-        terminal.note(f"wrote {', '.join(sorted(plan.files))} to {folder}; drain first, then kubectl apply -k {folder}")
+        first = "drain first" if plan.drains else f"cordon {', '.join(sorted(plan.node_labels))} first"
+        terminal.note(f"wrote {', '.join(sorted(plan.files))} to {folder}; {first}, then kubectl apply -k {folder}")
     elif plan.files:
         terminal.note("the files for it: --output-dir DIR")
     if plan.node_labels:

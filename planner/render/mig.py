@@ -172,7 +172,7 @@ def not_target_line(plan: MigPlan) -> str:
         return ""
     counts = Counter(node.code for node in plan.not_targets)
     told = ", ".join(f"{code} {count}" for code, count in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
-    return f"{amount(len(plan.not_targets), 'node')} with GPUs cannot be changed: {told}"
+    return f"{amount(len(plan.not_targets), 'node')} with GPUs cannot be changed: {told}; -o wide names them"
 
 
 def suggestion_lines(plan: MigPlan) -> Iterator[str]:
