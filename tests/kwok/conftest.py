@@ -166,11 +166,16 @@ def bench(
 
 
 @pytest.fixture(scope="session")
-def shared_queue_plane(kube_minor: str, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A control plane of its own with Kueue, whose webhooks would have a say in every other test; use `queue_bench`."""
+def shared_kueue(request: pytest.FixtureRequest) -> Kueue:
+    """Kueue, which runs once `shared_queue_plane` is there."""
     _build(request, KUEUE)
-    kueue = Kueue()
-    with ControlPlane(kube_minor, prepare=kueue.install) as plane, kueue.running(plane):
+    return Kueue()
+
+
+@pytest.fixture(scope="session")
+def shared_queue_plane(kube_minor: str, shared_kueue: Kueue) -> Iterator[ControlPlane]:
+    """A control plane of its own with Kueue, whose webhooks would have a say in every other test; use `queue_bench`."""
+    with ControlPlane(kube_minor, prepare=shared_kueue.install) as plane, shared_kueue.running(plane):
         yield plane
 
 
@@ -193,12 +198,14 @@ def shared_queue_recorder(shared_queue_extender: ExtenderProcess) -> Iterator[Re
 
 @pytest.fixture
 def queue_bench(
+    shared_kueue: Kueue,
     shared_queue_plane: ControlPlane,
     shared_queue_extender: ExtenderProcess,
     shared_queue_recorder: Recorder,
     request: pytest.FixtureRequest,
 ) -> Iterator[IslanderBench]:
     """The same as `bench`, with Kueue at work and no queue yet."""
+    shared_kueue.check_alive()
     with _working_bench(shared_queue_plane, shared_queue_extender, shared_queue_recorder, request) as bench:
         yield bench
     remove_queues(shared_queue_plane.api)

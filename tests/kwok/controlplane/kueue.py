@@ -53,6 +53,7 @@ class Kueue:
         self._binary = ready_binary(KUEUE)
         self._settings = dict(settings or {})
         self._ports = self._health_port, self._webhook_port = free_ports(2)
+        self._process: LocalProcess | None = None
 
     def install(self, api: Api) -> None:
         """Create what Kueue's installation creates, its Deployment and roles left out."""
@@ -73,7 +74,7 @@ class Kueue:
         config_file, certificates = plane.folder / "kueue.json", plane.folder / "kueue-certificates"
         certificates.mkdir()
         config_file.write_text(json.dumps(self._configuration(certificates) | self._settings, indent=2))
-        process = start_process(
+        process = self._process = start_process(
             "kueue",
             lambda _: [str(self._binary), f"--config={config_file}"],
             log=plane.folder / LOG,
@@ -87,6 +88,11 @@ class Kueue:
         finally:
             # SIGTERM would make it wait for the API server to close its connections; nothing of it is to be kept.
             process.kill()
+
+    def check_alive(self) -> None:
+        """Raise ProcessError when it has ended: nothing would be admitted, and every webhook refuse."""
+        if self._process is not None:
+            self._process.wait_until_ready(lambda: True, 0)
 
     def _is_ready(self) -> bool:
         return fetch(f"http://127.0.0.1:{self._health_port}/readyz") == "ok"
