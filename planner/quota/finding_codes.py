@@ -332,7 +332,8 @@ FINDINGS: dict[FindingCode, ReasonText] = {
     ),
     FindingCode.DEAD_REFERENCE: ReasonText(
         "an object names another that is not there",
-        "Rule V17: Kueue accepts it, and the queue stays inactive; a circle of cohorts switches all of its queues off.",
+        "Rule V17: Kueue accepts it, and the queue stays inactive. A circle of cohorts switches all of its queues off, "
+        "which may go on saying that they are active; a queue that is made in one ends Kueue 0.17 itself.",
         "Create what is missing first, or correct the name.",
     ),
     FindingCode.SHAPE_IS_FIXED: ReasonText(
