@@ -8,8 +8,9 @@ from pathlib import Path
 from islander.policy.settings import PolicySettings
 from planner.console import Terminal
 from planner.errors import PlannerError
-from planner.output import Format, document_of, json_text, yaml_text
-from planner.plan_file import write_output
+from planner.interruption import end_beside_a_solver
+from planner.output import Format
+from planner.plan_file import write_plan
 from planner.quota.options import QuotaOptions
 from planner.quota.plan import QuotaPlan
 from planner.quota.sources import yaml_sources
@@ -21,7 +22,6 @@ from planner.verbs import read_source, warn, wrote_document, wrote_table
 
 PROPOSED, NOT_IN_FULL, INTERRUPTED = 2, 3, 130
 _INTERRUPTED_WARNING = "the search was interrupted"
-_YAML_ENDINGS = (".yaml", ".yml")
 # Tables for people end here; -o wide shows everything.
 _ROWS_SHOWN = 40
 
@@ -47,18 +47,15 @@ def plan_quotas(
             plan = plan_quota(snapshot, PolicySettings(), options, datetime.now(UTC), progress, sources)
     except KeyboardInterrupt:
         terminal.note("interrupted before any quotas were found")
+        end_beside_a_solver(INTERRUPTED)
         return INTERRUPTED
     warn(plan.warnings, terminal)
     if file is not None:
-        kind = file.with_suffix("") if file.suffix == ".gz" else file
-        write_output((yaml_text if kind.suffix in _YAML_ENDINGS else json_text)(document_of(plan)), file)
+        write_plan(plan, file)
     if directory is not None:
         write_files(plan, directory)
     show(plan, terminal, output)
-    if file is not None:
-        terminal.note(f"wrote {file}")
-    if directory is not None and plan.files:
-        terminal.note(f"wrote {', '.join(plan.files)} to {directory}; look at them, then: kubectl apply -k {directory}")
+    _tell_what_next(plan, terminal, file, directory)
     return exit_code(plan, detailed=detailed)
 
 
@@ -124,3 +121,15 @@ def exit_code(plan: QuotaPlan, *, detailed: bool) -> int:
     if plan.unmet:
         return NOT_IN_FULL
     return PROPOSED if plan.proposes else 0
+
+
+def _tell_what_next(plan: QuotaPlan, terminal: Terminal, file: Path | None, directory: Path | None) -> None:
+    if file is not None:
+        terminal.note(f"wrote {file}")
+    if directory is not None and plan.files:
+        terminal.note(f"wrote {', '.join(plan.files)} to {directory}; look at them, then: kubectl apply -k {directory}")
+    elif plan.proposes:
+        terminal.note("the objects as files: --output-dir DIR")
+    if plan.proposes:
+        name = str(file) if file is not None else "PLAN (write it with --output-file)"
+        terminal.note(f"judge it again before it is applied: islander check {name}")

@@ -15,8 +15,11 @@ from planner.mig.options import MigOptions, wanted_profile
 from planner.mig.planning import plan_mig
 from planner.output import document_of, json_text
 from planner.plan import Unadmitted
+from planner.quota.options import QuotaOptions
+from planner.quota.planning import plan_quota
+from planner.quota.policy_file import parse_policy
 from planner.schemas import KINDS, schema_of
-from tests.builders import a_node, a_pod, a_snapshot
+from tests.builders import a_cluster_queue, a_flavor, a_node, a_pod, a_snapshot, quotas
 from tests.mig_builders import a_mig_node, a_mig_pod
 from tests.plan_builders import a_plan
 
@@ -91,12 +94,23 @@ MIG_PLAN = plan_mig(
     MigOptions(profiles=(wanted_profile("3g.40gb=9"),), asked=True),
     datetime(2026, 1, 1, tzinfo=UTC),
 )
+QUOTA_CLUSTER = a_snapshot(
+    a_node("a"), a_flavor(), a_cluster_queue("chat", quotas("h100", 9), cohort="gpu"), a_pod("outside", node="a")
+)
+QUOTA_POLICY = "teams: [{name: chat, shape: {gpus: 4}, baselineReplicas: 3, weight: 2}]\nreserve: {2: 1}"
+QUOTA_PLAN = plan_quota(
+    QUOTA_CLUSTER,
+    PolicySettings(),
+    QuotaOptions(parse_policy(QUOTA_POLICY, "policy.yaml")),
+    datetime(2026, 1, 1, tzinfo=UTC),
+)
 DOCUMENTS = {
     "ClusterSnapshot": json.loads(encode_snapshot(SNAPSHOT)),
     "ClusterStatus": json.loads(json_text(document_of(cluster_status(SNAPSHOT)))),
     "PodExplanation": json.loads(json_text(document_of(explain_pod(SNAPSHOT, SNAPSHOT.pods[-1])))),
     "MovePlan": json.loads(json_text(document_of(a_plan(unadmitted=[Unadmitted("x/y", "PDB_ZERO", "wait")])))),
     "MigPlan": json.loads(json_text(document_of(MIG_PLAN))),
+    "QuotaPlan": json.loads(json_text(document_of(QUOTA_PLAN))),
     "PlanVerdict": json.loads(json_text(document_of(check_plan(a_plan(), SNAPSHOT, PolicySettings())))),
 }
 
