@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ GPUS = 8
 
 @dataclass(frozen=True)
 class Target:
-    """A cluster with the flags of a plan for it, and the seconds that the whole command may take on two cores."""
+    """A cluster with the flags of a plan for it, and the CPU seconds that the whole command may take."""
 
     name: str
     make: Callable[[], ClusterSnapshot]
@@ -122,6 +123,7 @@ TARGETS = (
 class Measured:
     plan: dict[str, Any]
     seconds: float
+    cpu_seconds: float
 
 
 def measure(target: Target) -> Measured:
@@ -130,9 +132,15 @@ def measure(target: Target) -> Measured:
         file = Path(folder) / "cluster.json"
         file.write_bytes(encode_snapshot(target.make()))
         words = ["plan", "mig", "--snapshot", str(file), "-o", "json", "--time-limit", "30s", *target.flags]
-        began = time.monotonic()
+        began, spent = time.monotonic(), _cpu_seconds()
         done = subprocess.run([sys.executable, "-m", "planner", *words], capture_output=True, check=True)
-        return Measured(json.loads(done.stdout), time.monotonic() - began)
+        return Measured(json.loads(done.stdout), time.monotonic() - began, _cpu_seconds() - spent)
+
+
+def _cpu_seconds() -> float:
+    """CPU of the programs that were started and have ended: what a machine without other work would take."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def line(target: Target, found: Measured) -> str:
@@ -140,12 +148,12 @@ def line(target: Target, found: Measured) -> str:
     wanted, met = (sum(d[key] for d in plan["demand"]) for key in ("count", "met"))
     return (
         f"| {target.name} | {met} of {wanted} | {plan['cost']['gpusChanged']} | {plan['solver']['status']} "
-        f"| {plan['solver']['seconds']:.1f} | {found.seconds:.1f} | {target.seconds:g} |"
+        f"| {found.cpu_seconds:.1f} | {found.seconds:.1f} | {target.seconds:g} |"
     )
 
 
 def show(targets: tuple[Target, ...]) -> list[Measured]:
-    print("\n| cluster | instances | GPUs cut | status | plan s | command s | target s |")
+    print("\n| cluster | instances | GPUs cut | status | command CPU s | command s | target s |")
     print("|---|---|---|---|---|---|---|")
     found = []
     for target in targets:
@@ -157,7 +165,7 @@ def show(targets: tuple[Target, ...]) -> list[Measured]:
 @pytest.mark.bench
 def test_layouts_of_a_thousand_gpus_are_planned_in_time() -> None:
     for target, found in zip(TARGETS, show(TARGETS), strict=True):
-        assert found.seconds <= target.seconds
+        assert found.cpu_seconds <= target.seconds
 
 
 if __name__ == "__main__":
