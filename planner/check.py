@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
-
-import networkx as nx
+from itertools import chain, permutations
 
 from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
@@ -16,6 +14,7 @@ from islander.policy.need import PodNeed, need_of
 from islander.policy.reasons import MOVE_REASONS, REASONS, Code, MoveCode
 from islander.policy.settings import PolicySettings
 from planner.options import PlanOptions
+from planner.parts import connected_parts
 from planner.plan import Admission, Cost, MovePlan, PlanVerdict, SnapshotFacts, Step, Violation
 from planner.problem import Demand, Method, Problem, is_waiting, problem_of
 from planner.world import World
@@ -260,15 +259,14 @@ class _Replay:
 
         Rules between pods reach everywhere; where there are any, all nodes of the plan belong together.
         """
-        graph: nx.Graph[str] = nx.Graph()
+        bundles: list[tuple[str, ...]] = []
         for arrival in (arrival for wave in self._arrivals.values() for arrival in wave):
-            graph.add_edge(arrival.origin, arrival.node)
+            bundles.append((arrival.origin, arrival.node))
             movable = self._problem.movable.get(arrival.pod.key)
             if movable is not None and movable.group is not None:
-                graph.add_edge(f"group {movable.group}", arrival.node)
-        for _, arrival in (admitted for wave in self._admitted.values() for admitted in wave):
-            graph.add_node(arrival.node)
-        parts = [set(graph.nodes)] if self._start.has_rules else nx.connected_components(graph)
+                bundles.append((f"group {movable.group}", arrival.node))
+        bundles += [(arrival.node,) for wave in self._admitted.values() for _, arrival in wave]
+        parts = [set(chain.from_iterable(bundles))] if self._start.has_rules else connected_parts(bundles)
         return {node: frozenset(part) for part in parts for node in part}
 
     def _all_admitted_without(self, dropped: _Arrival, priority: int) -> bool:

@@ -9,8 +9,7 @@ from itertools import permutations
 from types import MappingProxyType
 from typing import TypeVar
 
-import networkx as nx
-
+from planner.parts import connected_parts
 from planner.problem import MovablePod, Problem
 from planner.rules import Rules
 from planner.world import World
@@ -149,13 +148,12 @@ def sequence(
 
 
 def _components(problem: Problem, units: Sequence[Unit], rules: Rules) -> list[list[Unit]]:
-    graph: nx.Graph[object] = nx.Graph()
+    bundles: list[list[object]] = []
     for number, unit in enumerate(units):
-        for node in unit.nodes:
-            graph.add_edge(number, node)
+        bundles.append([number, *unit.nodes])
         if _bound(problem, unit, rules):
-            graph.add_edge(number, BOUND_BY_RULES)
-    parts = ([units[n] for n in part if isinstance(n, int)] for part in nx.connected_components(graph))
+            bundles[-1].append(BOUND_BY_RULES)
+    parts = ([units[n] for n in part if isinstance(n, int)] for part in connected_parts(bundles))
     return sorted((sorted(part, key=lambda unit: unit.legs) for part in parts), key=lambda part: part[0].legs)
 
 

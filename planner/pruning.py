@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-import networkx as nx
-
 from planner.goal import in_order
 from planner.order import Unit, ended, moved
+from planner.parts import connected_parts
 from planner.problem import Demand, Problem
 from planner.world import World
 
@@ -42,12 +41,8 @@ def _parts(
     """Return units and admissions that share nodes; all together where rules between pods may join them."""
     if world.has_rules:
         return [(list(units), list(places))]
-    graph: nx.Graph[object] = nx.Graph()
-    for unit in units:
-        nx.add_path(graph, sorted(unit.nodes))
-        graph.add_nodes_from(unit.nodes)
-    graph.add_nodes_from(node for _, node in places)
-    part_of = {node: number for number, part in enumerate(nx.connected_components(graph)) for node in part}
+    bundles = [*(sorted(unit.nodes) for unit in units), *([node] for _, node in places)]
+    part_of = {node: number for number, part in enumerate(connected_parts(bundles)) for node in part}
     parts: dict[int, tuple[list[Unit], list[tuple[Demand, str]]]] = {n: ([], []) for n in part_of.values()}
     for unit in units:
         parts[part_of[min(unit.nodes)]][0].append(unit)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-import networkx as nx
 from msgspec import structs
 
 from islander.policy.settings import DemandMix
@@ -24,6 +23,7 @@ from planner.models.solve import (
 )
 from planner.options import PlanOptions
 from planner.order import NoOrder, Unit, as_far_as_possible, moved, sequence
+from planner.parts import connected_parts
 from planner.plan import Phase
 from planner.problem import Demand, Problem
 from planner.pruning import pruned, with_room
@@ -325,12 +325,8 @@ def _repaired(
 
 
 def _tangles(problem: Problem, moves: Mapping[str, str], stuck: Sequence[str]) -> list[list[str]]:
-    graph: nx.Graph[str] = nx.Graph()
-    for key in stuck:
-        graph.add_edge(f"pod {key}", f"node {problem.movable[key].pod.node}")
-        graph.add_edge(f"pod {key}", f"node {moves[key]}")
-    parts = (sorted(name[4:] for name in part if name.startswith("pod ")) for part in nx.connected_components(graph))
-    return sorted(parts)
+    bundles = [(f"pod {key}", f"node {problem.movable[key].pod.node}", f"node {moves[key]}") for key in stuck]
+    return sorted(sorted(name[4:] for name in part if name.startswith("pod ")) for part in connected_parts(bundles))
 
 
 def _buffers(

@@ -6,12 +6,10 @@ wants every pair joined. GPU sets are bit masks (bit i stands for GPU i).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import NewType
-
-import networkx as nx
 
 from islander.hardware.links import PCIE_WORDS, LinkMatrix, PcieClass, gpus_of, mask_of
 
@@ -58,11 +56,25 @@ def neighbours(links: LinkMatrix) -> tuple[int, ...]:
 @lru_cache(maxsize=1024)
 def maximal_islands(links: LinkMatrix) -> tuple[int, ...]:
     """Return the islands of a node that no other island contains, sorted; a GPU without NVLink is one of its own."""
-    graph: nx.Graph[int] = nx.Graph()
-    graph.add_nodes_from(range(links.gpus))
-    for gpu, linked in enumerate(neighbours(links)):
-        graph.add_edges_from((gpu, other) for other in gpus_of(linked))
-    return tuple(sorted(mask_of(clique) for clique in nx.find_cliques(graph)))
+    if not links.gpus:
+        return ()
+    return tuple(sorted(_grown(neighbours(links), 0, (1 << links.gpus) - 1, 0)))
+
+
+def _grown(linked: Sequence[int], island: int, candidates: int, seen: int) -> Iterator[int]:
+    """Yield the largest islands that hold an island, more of the candidates, and none that was seen before.
+
+    All of `candidates` and `seen` are linked to the whole island. This is the algorithm of Bron and Kerbosch with the
+    pivot of Tomita: islands that only lack the pivot's partners are found through the pivot.
+    """
+    if not candidates and not seen:
+        yield island
+        return
+    pivot = max(gpus_of(candidates | seen), key=lambda gpu: (linked[gpu] & candidates).bit_count())
+    for gpu in gpus_of(candidates & ~linked[pivot]):
+        yield from _grown(linked, island | 1 << gpu, candidates & linked[gpu], seen & linked[gpu])
+        candidates &= ~(1 << gpu)
+        seen |= 1 << gpu
 
 
 @lru_cache(maxsize=65536)
@@ -138,6 +150,9 @@ def _cut(links: LinkMatrix, part: int, size: int) -> int:
     if most <= 1:
         return int(largest_island(links, part) >= size)
     if size == 2:
+        # Hybrid meshes alone get here, and loading all of networkx takes longer than most commands.
+        import networkx as nx
+
         graph: nx.Graph[int] = nx.Graph((gpu, other) for gpu in gpus_of(part) for other in _partners(links, part, gpu))
         return len(nx.max_weight_matching(graph, maxcardinality=True))
     if part.bit_count() > EXACT_GPUS:

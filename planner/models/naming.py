@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-import networkx as nx
 
 from islander.cluster import names
 from islander.cluster.pod import Pod
 from islander.policy.selectors import selects
 from planner.models.variables import Case, MoveVars
+from planner.parts import one_after_the_other
 from planner.rules import Rules
 
 
@@ -59,16 +58,16 @@ def named(case: Case, v: MoveVars, values: Mapping[int, int]) -> Named:
     moves: dict[str, str] = {}
     admits: dict[str, str] = {}
     turns: dict[str, int] = {}
-    neighbours = _Neighbours(case)
+    guests = _Guests(case, [key for keys in leavers.values() for key in keys])
     for (t, s), variable in sorted(v.go.items()):
         size = case.size(s, case.classes.types[t])
         free = (of_moves if s in case.islands else slots)[s, size] if values[variable.index] else []
         for _ in range(values[variable.index]):
-            key, slot = _pair(case, leavers[t], free, neighbours)
+            key, slot = _pair(case, leavers[t], free, guests)
             moves[key] = slot.node
             if slot.turn is not None:
                 turns[key] = slot.turn
-            neighbours.add(slot.node, case.problem.movable[key].pod)
+            guests.add(slot.node, case.problem.movable[key].pod)
     waiting = {d: list(kind.pods) for d, kind in enumerate(case.classes.demands)}
     pods = {demand.key: demand.pod for demand in case.problem.demands}
     for (d, s), variable in sorted(v.admit.items()):
@@ -77,10 +76,10 @@ def named(case: Case, v: MoveVars, values: Mapping[int, int]) -> Named:
         for _ in range(values[variable.index]):
             key = waiting[d].pop(0)
             # The last rooms are those that somebody leaves.
-            fits = (n for n in reversed(range(len(free))) if not neighbours.clash(free[n].node, pods[key]))
+            fits = (n for n in reversed(range(len(free))) if guests.welcome(free[n].node, pods[key]))
             slot = free.pop(next(fits, len(free) - 1))
             admits[key] = slot.node
-            neighbours.add(slot.node, pods[key])
+            guests.add(slot.node, pods[key])
     moves = _without_round_trips(case, moves)
     for group, keys in case.problem.groups.items():
         if values[v.whole[group].index]:
@@ -179,12 +178,11 @@ def _linked_slots(
     for s, islands in case.islands.items():
         flows = {(r, g): values[v.cut[s, r, g].index] for r, g in islands.steps}
         flows = {key: nodes for key, nodes in flows.items() if nodes}
-        graph: nx.DiGraph[int] = nx.DiGraph()
-        graph.add_nodes_from(r for site, r in rooms if site == s)
-        graph.add_edges_from((r, case.after(s, r, g)) for r, g in flows)
+        states = [r for site, r in rooms if site == s]
+        steps = [(r, case.after(s, r, g)) for r, g in flows]
         # (node, how many have come), by the state that the node is in.
         there: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
-        for r in nx.lexicographical_topological_sort(graph):
+        for r in one_after_the_other(states, steps):
             there[r] += [(node, 0) for node in rooms.get((s, r), ())]
             # Who moves goes where nobody has to be waited for, demand where somebody leaves.
             there[r].sort(key=lambda item: (item[0] in freed, item))
@@ -203,30 +201,53 @@ def _linked_slots(
     return of_moves, of_demands
 
 
-def _pair(case: Case, leavers: list[str], free: list[_Slot], neighbours: _Neighbours) -> tuple[str, _Slot]:
-    """Take a pod and a room out of the lists: on another node than the pod's own, and beside nobody it repels."""
-    for peaceful in (True, False):
+def _pair(case: Case, leavers: list[str], free: list[_Slot], guests: _Guests) -> tuple[str, _Slot]:
+    """Take a pod and a room out of the lists: on another node than the pod's own, and on one that welcomes it."""
+    for welcome in (True, False):
         for number, slot in enumerate(free):
             for position, key in enumerate(leavers):
                 pod = case.problem.movable[key].pod
-                if pod.node != slot.node and not (peaceful and neighbours.clash(slot.node, pod)):
+                if pod.node != slot.node and not (welcome and not guests.welcome(slot.node, pod)):
                     return leavers.pop(position), free.pop(number)
     return leavers.pop(0), free.pop(0)
 
 
-class _Neighbours:
-    """Who will be on which node, as far as pods that repel each other node by node are concerned."""
+class _Guests:
+    """Who will be on which node, as far as it matters that counts do not tell: what is left, and who repels whom."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, leaving: Iterable[str]) -> None:
         self._world = case.world
         self._rules = Rules.of(case.world)
         self._coming: defaultdict[str, list[Pod]] = defaultdict(list)
+        self._leaving = frozenset(leaving)
+        # (milli CPU, bytes of memory, pods) by node.
+        self._left: dict[str, tuple[int, int, int]] = {}
 
     def add(self, node: str, pod: Pod) -> None:
         """Note that a pod comes to a node."""
+        left, requests = self._left_on(node), pod.spec.requests
+        self._left[node] = (left[0] - requests.cpu_milli, left[1] - requests.memory_bytes, left[2] - 1)
         self._coming[node].append(pod)
 
-    def clash(self, node: str, pod: Pod) -> bool:
+    def welcome(self, node: str, pod: Pod) -> bool:
+        """Return whether CPU, memory and pod slots suffice, and nobody there must not share the node with the pod."""
+        left, requests = self._left_on(node), pod.spec.requests
+        enough = left[0] >= requests.cpu_milli and left[1] >= requests.memory_bytes and left[2] > 0
+        return enough and not self._clash(node, pod)
+
+    def _left_on(self, node: str) -> tuple[int, int, int]:
+        """Return what a node has left once all who leave have left and those who came so far have come."""
+        if node not in self._left:
+            offers = self._world.nodes[node]
+            staying = [pod for pod in self._world.pods_at(node) if pod.key not in self._leaving]
+            self._left[node] = (
+                offers.allocatable.cpu_milli - sum(pod.spec.requests.cpu_milli for pod in staying),
+                offers.allocatable.memory_bytes - sum(pod.spec.requests.memory_bytes for pod in staying),
+                offers.max_pods - len(staying),
+            )
+        return self._left[node]
+
+    def _clash(self, node: str, pod: Pod) -> bool:
         """Return whether the pod and one that is on the node, or comes there, must not share a node."""
         if not pod.spec.pod_anti_affinity and not self._rules.repel(pod) and not self._coming[node]:
             return False

@@ -16,6 +16,7 @@ from islander.hardware.islands import (
     is_island,
     islands_of_size,
     largest_island,
+    maximal_islands,
     ring_links,
     worst_link,
 )
@@ -58,6 +59,13 @@ def as_printed(links: LinkMatrix, cards: int, separator: str) -> str:
         lines.append([name, *(cell.split("+")[-1] for cell in cells[gpu]), *["SYS"] * cards, "0-63", str(gpu)])
     lines += [[f"NIC{card}", *["SYS"] * (links.gpus + cards)] for card in range(cards)]
     return "\n".join(separator.join(line) for line in lines)
+
+
+@given(link_tables())
+def test_the_largest_islands_are_those_that_no_other_contains(links: LinkMatrix) -> None:
+    islands = [mask for mask in range(1, 1 << links.gpus) if is_island(links, mask)]
+    alone = [mask for mask in islands if all(mask & other != mask or mask == other for other in islands)]
+    assert maximal_islands(links) == tuple(alone)
 
 
 @given(link_tables())
