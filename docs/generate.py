@@ -26,6 +26,7 @@ from islander.hardware.presets import PRESETS
 from islander.hardware.products import PRODUCTS
 from islander.policy.reasons import IMMOVABLE_REASONS, PLAN_REASONS, REASONS, Code, MoveCode, ReasonText
 from planner.quota.finding_codes import FINDINGS, FindingCode
+from planner.quota.policy_file import QuotaPolicy
 
 Reasons = Mapping[Code, ReasonText] | Mapping[MoveCode, ReasonText] | Mapping[FindingCode, ReasonText]
 
@@ -59,12 +60,14 @@ def _reasons(reasons: Reasons) -> str:
 
 
 def configuration() -> str:
-    """Return the table of configuration keys: key, type and range, default, meaning."""
+    """Return the table of configuration keys."""
+    return _key_table(ExtenderConfig)
+
+
+def _key_table(model: type[BaseModel]) -> str:
+    """Return the keys of a file: key, type and range, default, meaning."""
     rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
-    rows += [
-        f"| `{key}` | {_value(field)} | {_default(field)} | {meaning} |"
-        for key, field, meaning in _keys(ExtenderConfig)
-    ]
+    rows += [f"| `{key}` | {_value(field)} | {_default(field)} | {meaning} |" for key, field, meaning in _keys(model)]
     return "\n".join(rows) + "\n"
 
 
@@ -205,6 +208,9 @@ def _type_word(annotation: object) -> str:
         return " \\| ".join(f"`{choice}`" for choice in typing.get_args(annotation))
     if typing.get_origin(annotation) is list:
         return f"list of {_plural(_type_word(_plain(typing.get_args(annotation)[0])))}"
+    if typing.get_origin(annotation) is dict:
+        key, value = (_type_word(_plain(part)) for part in typing.get_args(annotation))
+        return f"map of {key} to {value}"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "entry"
     return {str: "string", int: "integer", float: "number", bool: "true or false"}[typing.cast("type", annotation)]
@@ -222,9 +228,13 @@ def _default(field: FieldInfo) -> str:
         return "-"
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
+    if default in ([], {}):
+        return "none"
     if isinstance(default, list):
         return ", ".join(f"`{item}`" for item in default)
-    return f"`{default:g}s`" if isinstance(default, float) else f"`{default}`"
+    if isinstance(default, float):
+        return f"`{default:g}{'s' if any('duration' in str(meta) for meta in field.metadata) else ''}`"
+    return f"`{default}`"
 
 
 def demo() -> str:
@@ -271,6 +281,41 @@ def mig_warnings() -> str:
     return "".join(f"- {warning}\n" for warning in warnings)
 
 
+QUOTA_EXAMPLE = (
+    *("plan", "quota", "--snapshot", "docs/examples/quota-cluster.yaml"),
+    *("--policy", "docs/examples/quota-policy.yaml"),
+)
+
+
+def quota_policy() -> str:
+    """Return the policy of the example, as a block."""
+    text = (ROOT / "docs/examples/quota-policy.yaml").read_text(encoding="utf-8")
+    return f"```yaml\n{text.strip()}\n```\n"
+
+
+def quota_plan() -> str:
+    """Return a plan of quotas, as a block with its command."""
+    return f"```\n$ islander {' '.join(QUOTA_EXAMPLE)}\n{_run(QUOTA_EXAMPLE).stdout.decode().strip()}\n```\n"
+
+
+def quota_files() -> str:
+    """Return the queues and the kustomization of the same plan."""
+    files = json.loads(_run([*QUOTA_EXAMPLE, "-o", "json"]).stdout)["files"]
+    told = ((name, files[name].strip()) for name in ("queues.yaml", "kustomization.yaml"))
+    return "\n".join(f"`{name}`\n\n```yaml\n{text}\n```\n" for name, text in told)
+
+
+def quota_warnings() -> str:
+    """Return what the same plan warns of, as a list."""
+    warnings = json.loads(_run([*QUOTA_EXAMPLE, "-o", "json"]).stdout)["warnings"]
+    return "".join(f"- {warning}\n" for warning in warnings)
+
+
+def quota_keys() -> str:
+    """Return the table of the policy file's keys."""
+    return _key_table(QuotaPolicy)
+
+
 # What is written into a page, marker by marker.
 PAGES: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": (demo, example_plan),
@@ -278,6 +323,7 @@ PAGES: dict[str, tuple[Callable[[], str], ...]] = {
     "docs/configuration.md": (configuration,),
     "docs/hardware.md": (hardware,),
     "docs/mig.md": (mig_plan, mig_files, mig_warnings),
+    "docs/quota.md": (quota_policy, quota_plan, quota_warnings, quota_files, quota_keys),
 }
 
 
