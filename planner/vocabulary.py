@@ -80,7 +80,7 @@ TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,18}(?:Z|[+-][0-9:]{5})|
 NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 QUANTITY = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,9})?(?:[numkMGTPE]|[KMGTPE]i)?|", re.ASCII)
 AMOUNT_OR_SHARE = re.compile(r"[0-9]{1,10}%?|", re.ASCII)
-MIG_PROFILE = re.compile(r"[0-9]{1,2}g\.[0-9]{1,3}gb(?:\+(?:me|gfx)(?:\.all)?)?", re.ASCII)
+MIG_PROFILE = re.compile(r"[0-9]{1,2}g\.[0-9]{1,3}gb(?:[+.](?:me|gfx)(?:\.all)?|-me)?|INVALID", re.ASCII)
 DEVICE = re.compile(r"gpu-[0-9]{1,3}(?:-mig-[0-9]{1,2}g[0-9]{1,3}gb(?:-[0-9]{1,3}){2})?", re.ASCII)
 VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?", re.ASCII)
 _NVLINKS = re.compile(r"NV[0-9]{1,3}", re.ASCII)
@@ -94,6 +94,8 @@ KEYS_OF_NAMES = frozenset(
 WORDS_OF_KEY: Mapping[str, frozenset[str]] = {
     names.TOPOLOGY: frozenset({"required", "preferred", "ignored"}),
     names.GPU_SHARING_STRATEGY: frozenset({"none", "mps", "time-slicing"}),
+    names.MIG_STRATEGY: frozenset({"none", "single", "mixed"}),
+    names.MIG_CONFIG_STATE: frozenset({"pending", "rebooting", "success", "failed"}),
     "kubernetes.io/arch": frozenset({"amd64", "arm64"}),
     "kubernetes.io/os": frozenset({"linux", "windows"}),
 }

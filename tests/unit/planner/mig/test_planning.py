@@ -12,6 +12,7 @@ from msgspec import structs
 from islander.cluster import names
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings
+from planner.anonymize import anonymized
 from planner.errors import PlannerError
 from planner.mig.check import check_mig_plan
 from planner.mig.options import MigOptions, WantedModel, WantedProfile, wanted_profile
@@ -605,3 +606,13 @@ def test_options_survive_their_flags():
     assert MigOptions.from_flags(options.flags()) == replace(options)
     with pytest.raises(PlannerError, match="not known"):
         MigOptions.from_flags(["--surprise"])
+
+
+def test_an_anonymised_cluster_is_planned_like_the_original():
+    broken = a_node("x", gpus=0, labels={names.GPU_PRODUCT: f"{A100}-MIG-INVALID", names.MIG_STRATEGY: "single"})
+    failed = a_mig_node("f", labels={names.MIG_CONFIG_STATE: "failed"})
+    snapshot = a_snapshot(*busy_beside_idle(), broken, failed, a_mig_pod("waits", "3g.40gb"))
+    plan, hidden = planned(snapshot), planned(anonymized(snapshot))
+    assert hidden.cost == plan.cost
+    assert [(g.index, g.after) for g in hidden.gpus] == [(g.index, g.after) for g in plan.gpus]
+    assert sorted(n.code for n in hidden.not_targets) == sorted(n.code for n in plan.not_targets)
