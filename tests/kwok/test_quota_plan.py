@@ -18,7 +18,7 @@ from tests.kwok import kubectl
 from tests.kwok.controlplane import paths
 from tests.kwok.controlplane.api import Api, ApiError, Json
 from tests.kwok.controlplane.cluster import ControlPlane
-from tests.kwok.controlplane.objects import GPU, gpu_node, gpu_pod, namespace
+from tests.kwok.controlplane.objects import GPU, deployment, gpu_node, gpu_pod, namespace
 from tests.kwok.controlplane.queues import (
     API,
     QUEUE_NAME,
@@ -95,7 +95,7 @@ def test_queues_of_a_plan_are_accepted_and_all_that_they_admit_runs(
 def test_queues_that_exist_are_changed_into_whole_replicas_and_keep_what_else_they_say(
     queue_bench: IslanderBench, planner: Planner, tmp_path: Path
 ) -> None:
-    """Without a policy: 10 and 9 GPUs of 16 become multiples of what the teams run."""
+    """Without a policy: 10 and 9 GPUs of 16 become multiples of what the teams run, with what an autoscaler keeps."""
     bench, folder = queue_bench, tmp_path / "quota"
     bench.set_up([gpu_node("gpu-1"), gpu_node("gpu-2")])
     bench.api.create_all([namespace("assist"), namespace("lab")])
@@ -110,10 +110,12 @@ def test_queues_that_exist_are_changed_into_whole_replicas_and_keep_what_else_th
     doors = [local_queue(name, name, namespace=name) for name in ("assist", "lab")]
     bench.api.create_all([resource_flavor("h100", labels), cohort("gpus"), *queues, *doors])
     wait_active(bench, ["assist", "lab"])
-    for name, gpus in (("assist", 4), ("lab", 2)):
-        pod = gpu_pod("runs", gpus, namespace=name, labels={QUEUE_NAME: name}, args=[f"--tensor-parallel-size={gpus}"])
-        bench.api.create(pod)
-        bench.api.wait_running(name, "runs")
+    bench.api.create(_autoscaler("llm", "assist", 2))
+    for name, replicas, gpus in (("assist", 2, 4), ("lab", 1, 2)):
+        workload = deployment("llm", replicas, gpus, namespace=name, args=[f"--tensor-parallel-size={gpus}"])
+        workload["metadata"]["labels"][QUEUE_NAME] = name
+        bench.api.create(workload)
+        _wait_ready(bench, workload)
 
     plan = planner("--snapshot", _dump(bench, tmp_path), "--output-dir", folder, code=2)
     _apply(bench, folder)
@@ -126,6 +128,7 @@ def test_queues_that_exist_are_changed_into_whole_replicas_and_keep_what_else_th
         assert int(item["nominalQuota"]) % gpus == 0
         assert item.get("borrowingLimit") == _as_text(new[name]["borrowing"]["new"])
         assert item.get("lendingLimit") == _as_text(new[name]["lending"]["new"])
+    assert new["assist"]["baseline"] == 8
     assert changed["assist"]["metadata"]["annotations"] == queues[0]["metadata"]["annotations"]
     assert changed["assist"]["spec"]["queueingStrategy"] == "StrictFIFO"
     assert changed["lab"]["spec"]["fairSharing"] == {"weight": "2"}
@@ -159,6 +162,24 @@ def _objects_of_plan(seed: int) -> list[Json]:
         if "namespace" in obj["metadata"]:
             obj["metadata"]["namespace"] = "default"
     return objects
+
+
+def _autoscaler(workload: str, where: str, least: int) -> Json:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": workload, "namespace": where},
+        "spec": {"scaleTargetRef": target, "minReplicas": least, "maxReplicas": least + 1},
+    }
+
+
+def _wait_ready(bench: IslanderBench, workload: Json) -> None:
+    wanted, path = workload["spec"]["replicas"], paths.path_of(workload)
+    wait_until(
+        lambda: bench.api.get(path)["status"].get("readyReplicas") == wanted,
+        what=lambda: f"{wanted} replicas ready: {bench.api.get(path)['status']}",
+    )
 
 
 def _policy(folder: Path, teams: Sequence[Mapping[str, Any]]) -> Path:
