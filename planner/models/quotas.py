@@ -13,14 +13,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from planner.models.light_ortools import cp_model
-from planner.models.solve import (
-    EARLY,
-    LEAST_SECONDS,
-    SHARE_OF_PHASE,
-    OnProgress,
-    Progress,
-    SolveStatus,
-)
+from planner.models.solve import LEAST_SECONDS, SHARE_OF_PHASE, OnProgress, Progress, SolveStatus
+from planner.models.stoppable import until_stopped
 from planner.options import SolveLimits
 from planner.plan import Phase
 from planner.quota.rooms import Kind, NodeClass, gpus_of_pattern
@@ -126,6 +120,13 @@ class QuotaCase:
         """Yield the claims of a holder with their indices."""
         return ((i, claim) for i, claim in enumerate(self.claims) if claim.holder == holder)
 
+
+# There always is a solution: the one that is hinted. Whatever else comes is a mistake in the model.
+_STATUS: Mapping[object, SolveStatus] = {
+    cp_model.OPTIMAL: SolveStatus.OPTIMAL,
+    cp_model.FEASIBLE: SolveStatus.FEASIBLE,
+    cp_model.UNKNOWN: SolveStatus.UNKNOWN,
+}
 
 Single = Mapping[int, cp_model.IntVar]
 Pair = Mapping[tuple[int, int], cp_model.IntVar]
@@ -556,23 +557,19 @@ def _phase(
     solver.parameters.num_workers = limits.workers
     solver.parameters.random_seed = limits.seed
     report = _Reporter(term, started, on_progress) if on_progress is not None else None
-    interrupted = False
-    try:
-        code = solver.solve(model, report)
-    except KeyboardInterrupt:
-        code, interrupted = cp_model.UNKNOWN, True
+    code, interrupted = until_stopped(solver, model, report)
+    status = _STATUS.get(code)
+    if status is None:
+        raise RuntimeError(f"the model of phase {term.name!r} is not valid: {model.validate() or 'infeasible'}")
     spent = time.monotonic() - started
     found = dict(best)
     value = bound = float(sum(best[variable.index] * weight for variable, weight in term.parts))
-    if code in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    if status is not SolveStatus.UNKNOWN:
         found = {variable.index: solver.value(variable) for variable in v.all()}
         value = float(solver.objective_value)
-    elif code != cp_model.UNKNOWN:
-        raise RuntimeError(f"the model of phase {term.name!r} has no answer ({code}): {model.validate()}")
     if not interrupted:
         bound = float(solver.best_objective_bound)
-    status = SolveStatus.OPTIMAL if code == cp_model.OPTIMAL else SolveStatus.FEASIBLE
-    interrupted = interrupted or (code != cp_model.OPTIMAL and seconds > LEAST_SECONDS and spent < EARLY * seconds)
+    status = SolveStatus.OPTIMAL if status is SolveStatus.OPTIMAL else SolveStatus.FEASIBLE
     if term.name == SHARES:
         # The worth of a share has more digits than the search copes with as a rule; that nobody loses any is as good.
         _hold_shares(v, found, model)

@@ -108,7 +108,18 @@ def _findings(
     if not (snapshot.cluster_queues or snapshot.resource_flavors):
         return []
     membership = membership_of(snapshot, options.policy)
-    return list(findings_of(snapshot, settings, found.demands, membership=membership, survive_nodes=options.spare))
+    # Findings are about the flavors of today; where the plan is about the same ones, what they offer is known.
+    same = [flavor.name for flavor in snapshot.resource_flavors] == [flavor.name for flavor in found.flavors.flavors]
+    return list(
+        findings_of(
+            snapshot,
+            settings,
+            found.demands,
+            known_capacities=found.fleet.counted if same else None,
+            membership=membership,
+            survive_nodes=options.spare,
+        )
+    )
 
 
 def _created(target: Target, snapshot: ClusterSnapshot) -> list[str]:
