@@ -14,7 +14,8 @@ from planner.mig.check_drains import check_drains
 from planner.mig.check_files import check_files
 from planner.mig.drains import Drainable, drainable
 from planner.mig.findings import Findings
-from planner.mig.fleet import SINGLE, Fleet, FleetGpu, FleetNode, Use
+from planner.mig.fleet import SINGLE, Fleet, FleetNode
+from planner.mig.gpus import FleetGpu, Use
 from planner.mig.options import MigOptions
 from planner.mig.plan import GpuLayout, MigPlan
 from planner.plan import PlanVerdict, SnapshotFacts

@@ -15,7 +15,8 @@ from islander.policy.need import need_of
 from islander.policy.reasons import MoveCode
 from islander.policy.settings import PolicySettings
 from planner.mig.demand import product_of
-from planner.mig.fleet import Fleet, FleetNode, Use, canonical, devices_of
+from planner.mig.fleet import Fleet, FleetNode
+from planner.mig.gpus import Use, canonical, devices_of
 from planner.mig.plan import Drain
 from planner.movability import Movability, group_of, reload_seconds_of
 from planner.options import PlanOptions

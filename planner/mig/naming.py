@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from islander.hardware.links import gpus_of, mask_of
 from planner.mig.fleet import FleetNode
 from planner.mig.layouts import Counts, whole_layout
-from planner.mig.problem import Pattern, Problem, idle_mask
-from planner.models.mig_layouts import Chosen
+from planner.mig.patterns import Pattern, idle_mask
+from planner.mig.problem import Problem
+from planner.models.mig_choice import Chosen
 
 Where = tuple[str, int]
 """Name of a node, and index of one of its GPUs."""

@@ -13,10 +13,11 @@ from islander.policy.reasons import MoveCode
 from islander.policy.settings import PolicySettings
 from planner.mig.cautions import cautions
 from planner.mig.check import check_mig_plan
-from planner.mig.demand import Demands, demands_of
+from planner.mig.demands import Demands, demands_of
 from planner.mig.drains import Drainable, DrainPlan, drain_plan, drainable
 from planner.mig.emit import configs_of, files_of, kept_configs, labels_of
-from planner.mig.fleet import Fleet, FleetGpu, FleetNode
+from planner.mig.fleet import Fleet, FleetNode
+from planner.mig.gpus import FleetGpu
 from planner.mig.layouts import Counts, placed
 from planner.mig.naming import Named, named
 from planner.mig.options import MigOptions
@@ -35,7 +36,7 @@ from planner.mig.plan import (
 from planner.mig.problem import Problem, problem_of
 from planner.mig.suggest import suggestions
 from planner.mig.unmet import unmet_demand
-from planner.models.mig_layouts import Chosen, propose
+from planner.models.mig_choice import Chosen, propose
 from planner.models.solve import SOLVER_NAME, SOLVER_VERSION, OnProgress, SolveStatus
 from planner.moves import VALID_MINUTES, InvariantError
 from planner.plan import SnapshotFacts, SolverFacts

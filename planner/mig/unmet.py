@@ -10,7 +10,8 @@ from planner.mig.demand import Demand, geometries_in, product_of
 from planner.mig.fleet import Fleet
 from planner.mig.plan import UnmetDemand
 from planner.mig.problem import Problem
-from planner.models.mig_layouts import MET, Chosen, most_met
+from planner.models.mig_choice import Chosen, most_met
+from planner.models.mig_objectives import MET
 from planner.models.solve import SolveStatus
 from planner.options import SolveLimits
 

@@ -9,23 +9,12 @@ are cut already or run a pod that may leave, d demand for instances, i need of w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import zip_longest
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from planner.mig.layouts import Counts, placed, room_mib
 from planner.mig.problem import Problem
 from planner.models.light_ortools import cp_model
-from planner.models.phases import Expression, Objective, Reached, optimise
-from planner.models.solve import OnProgress
-from planner.options import SolveLimits
-
-Key = TypeVar("Key", bound=Hashable)
-
-MET = "instances at priority"
-# Of the whole time, what may be spent to find out which pending pods fit today.
-SHARE_OF_NEEDED = 0.2
+from planner.models.phases import Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,37 +62,6 @@ class Case:
 
     problem: Problem
     needed: Mapping[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A solution in the terms of the problem.
-
-    Attributes
-    ----------
-    patterns
-        (class, pattern, nodes).
-    cut
-        (site, product, layout, GPUs).
-    recut
-        (group, layout, GPUs).
-    serve
-        (demand, site, product, instances).
-    stay
-        (whole need, class, pods).
-    """
-
-    patterns: tuple[tuple[int, int, int], ...]
-    cut: tuple[tuple[int, str, Counts, int], ...]
-    recut: tuple[tuple[int, Counts, int], ...]
-    serve: tuple[tuple[int, int, str, int], ...]
-    stay: tuple[tuple[int, int, int], ...]
-    needed: Mapping[int, int]
-    reached: Reached
-
-    def met(self, demand: int) -> int:
-        """Return how many instances of a demand there are."""
-        return sum(count for d, _, _, count in self.serve if d == demand)
 
 
 def variables_of(case: Case, model: cp_model.CpModel) -> LayoutVars:
@@ -226,7 +184,7 @@ def add_stay_whole(case: Case, v: LayoutVars, model: cp_model.CpModel) -> None:
 def add_break_no_needed_island(case: Case, v: LayoutVars, model: cp_model.CpModel) -> None:
     """For every priority t of waiting pods: sum over i of t, c of GPUs(i) x stay[i, c] >= GPUs that fit today."""
     for priority, gpus in case.needed.items():
-        model.add(_weighted(_staying(case.problem, v, priority)) >= gpus)
+        model.add(_weighted(staying_gpus(case.problem, v, priority)) >= gpus)
 
 
 def add_touched(case: Case, v: LayoutVars, model: cp_model.CpModel) -> None:
@@ -253,84 +211,13 @@ RULES: tuple[Callable[[Case, LayoutVars, cp_model.CpModel], None], ...] = (
 )
 
 
-def objectives_of(case: Case, v: LayoutVars) -> list[Objective]:
-    """Return the objectives in their order; each is fixed before the next one is looked at."""
-    problem = case.problem
-    patterns = [(v.nodes[c, p], x) for c, node in enumerate(problem.classes) for p, x in enumerate(node.patterns)]
-    recut = [(variable, problem.sliced[g]) for (g, _), variable in v.recut.items()]
-    tiers = sorted({d.priority for d in problem.demands if not d.running}, reverse=True)
-    found = []
-    for priority, below in zip_longest(tiers, tiers[1:]):
-        met = tuple(_serving(problem, v, priority))
-        found.append(Objective(f"{MET} {priority}", met, maximise=True))
-        # Nobody is disturbed for a lower priority: what these tiers did not need stays.
-        if below is not None and (disturbed := _destroyed_above(problem, v, below)):
-            found.append(Objective(f"running instances above priority {below} destroyed", disturbed))
-    found.append(Objective("GPUs in islands broken", _nonzero((x, p.broken) for x, p in patterns)))
-    if any(group.destroyed for group in problem.sliced):
-        found.append(Objective("running instances destroyed", _nonzero((x, g.destroyed) for x, g in recut)))
-    changed = [(x, 1) for x in (*v.cut.values(), *v.recut.values())] + [(x, p.changed) for x, p in patterns]
-    found.append(Objective("GPUs changed", _nonzero(changed)))
-    lost = _nonzero((x, -p.whole_lost) for x, p in patterns)
-    found.append(Objective("whole GPUs left", lost, maximise=True, constant=problem.whole_gpus))
-    found.append(_room(problem, v))
-    found.append(Objective("nodes changed", _nonzero((x, 1) for x in v.touched.values()), tie=True))
-    found.append(Objective("instances created", _created(problem, v), tie=True))
-    return found
-
-
-def _destroyed_above(problem: Problem, v: LayoutVars, priority: int) -> tuple[tuple[cp_model.IntVar, int], ...]:
-    """Return the running instances and whole GPUs that end though their pods are above a priority."""
-    parts = []
-    for (g, _), variable in v.recut.items():
-        group = problem.sliced[g]
-        number = sum(n for d, n in group.released if problem.demands[d].priority > priority)
-        number += sum(n for i, n in group.evicted if problem.wholes[i].priority > priority)
-        parts.append((variable, number))
-    return _nonzero(parts)
-
-
-def _serving(problem: Problem, v: LayoutVars, priority: int) -> Iterator[tuple[cp_model.IntVar, int]]:
-    for (d, _, _), variable in v.serve.items():
-        if problem.demands[d].priority == priority and not problem.demands[d].running:
-            yield variable, 1
-
-
-def _staying(problem: Problem, v: LayoutVars, priority: int) -> list[tuple[cp_model.IntVar, int]]:
+def staying_gpus(problem: Problem, v: LayoutVars, priority: int) -> list[tuple[cp_model.IntVar, int]]:
     """Return the GPUs of waiting pods of a priority for which there is room."""
     return [
         (variable, problem.wholes[i].gpus)
         for (i, _), variable in v.stay.items()
         if problem.wholes[i].priority == priority and not problem.wholes[i].running
     ]
-
-
-def _created(problem: Problem, v: LayoutVars) -> tuple[tuple[cp_model.IntVar, int], ...]:
-    """Return the new instances of GPUs that are cut one by one: none that nobody asked for."""
-    parts = [(x, sum(n for _, n in problem.layouts[product][at])) for (_, product, at), x in v.cut.items()]
-    for (g, at), x in v.recut.items():
-        parts.append((x, sum(n for _, n in problem.layouts[problem.sliced[g].product][at])))
-    return _nonzero(parts)
-
-
-def _room(problem: Problem, v: LayoutVars) -> Objective:
-    """Return the memory (MiB) of the largest instance that each GPU can still give, summed over GPUs that are cut."""
-    constant = sum(group.size * group.room_mib for group in problem.sliced)
-    parts = [
-        (v.nodes[c, p], pattern.room_mib)
-        for c, node_class in enumerate(problem.classes)
-        for p, pattern in enumerate(node_class.patterns)
-    ]
-    parts += [(variable, _room_of(problem, product, n)) for (_, product, n), variable in v.cut.items()]
-    for (g, n), variable in v.recut.items():
-        group = problem.sliced[g]
-        parts.append((variable, _room_of(problem, group.product, n) - group.room_mib))
-    return Objective("MiB of the largest profiles left", _nonzero(parts), maximise=True, constant=constant)
-
-
-def _room_of(problem: Problem, product: str, layout: int) -> int:
-    geometry = problem.geometries[product]
-    return room_mib(geometry, placed(geometry, problem.layouts[product][layout]) or ())
 
 
 def _free_instances(
@@ -362,10 +249,6 @@ def _recut_by_group(v: LayoutVars) -> dict[int, list[cp_model.IntVar]]:
     return dict(found)
 
 
-def _nonzero(parts: Iterable[tuple[cp_model.IntVar, int]]) -> tuple[tuple[cp_model.IntVar, int], ...]:
-    return tuple((variable, weight) for variable, weight in parts if weight)
-
-
 def _sum(variables: Sequence[cp_model.IntVar]) -> Expression:
     return cp_model.LinearExpr.sum(variables)
 
@@ -381,101 +264,3 @@ def build(case: Case) -> tuple[cp_model.CpModel, LayoutVars]:
     for rule in RULES:
         rule(case, variables, model)
     return model, variables
-
-
-def propose(problem: Problem, limits: SolveLimits, on_progress: OnProgress | None = None) -> Chosen:
-    """Return the best choice that the time allows; at worst nothing changes."""
-    as_is = _as_is(problem, limits)
-    case = Case(problem, as_is.needed)
-    model, v = build(case)
-    start = _unchanged(problem, v, as_is)
-    reached = optimise(model, list(v.all()), objectives_of(case, v), start, limits, on_progress)
-    if as_is.interrupted:
-        reached = replace(reached, interrupted=True)
-    return _chosen(problem, v, as_is.needed, reached)
-
-
-def most_met(problem: Problem, limits: SolveLimits) -> Chosen:
-    """Return how much of each demand could be met, by priority, if pods that wait for whole GPUs did not count."""
-    case = Case(problem)
-    model, v = build(case)
-    wanted = [o for o in objectives_of(case, v) if o.maximise and o.name.startswith(MET)]
-    reached = optimise(model, list(v.all()), wanted, _unchanged(problem, v, _AsIs()), limits)
-    return _chosen(problem, v, {}, reached)
-
-
-@dataclass(frozen=True, slots=True)
-class _AsIs:
-    """Which waiting pods fit while nothing is cut: their GPUs by priority, and the values of `nodes` and `stay`."""
-
-    needed: Mapping[int, int] = field(default_factory=dict)
-    nodes: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    stay: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    interrupted: bool = False
-
-
-def _as_is(problem: Problem, limits: SolveLimits) -> _AsIs:
-    """Find the waiting pods that fit as things are; the higher priority takes its room first."""
-    priorities = sorted({need.priority for need in problem.wholes if not need.running}, reverse=True)
-    if not priorities:
-        return _AsIs()
-    unchanged = replace(
-        problem,
-        # What changes nothing comes first in each class, so the numbers of the patterns stay.
-        classes=tuple(replace(c, patterns=tuple(p for p in c.patterns if not p.given)) for c in problem.classes),
-        sliced=(),
-        demands=(),
-        sites=tuple(() for _ in problem.sites),
-        layouts=dict.fromkeys(problem.layouts, ()),
-    )
-    case = Case(unchanged)
-    model, v = build(case)
-    objectives = [
-        Objective(f"GPUs that fit at priority {t}", tuple(_staying(unchanged, v, t)), maximise=True) for t in priorities
-    ]
-    short = replace(limits, time_limit_seconds=limits.time_limit_seconds * SHARE_OF_NEEDED)
-    start = _unchanged(unchanged, v, _AsIs())
-    reached = optimise(model, list(v.all()), objectives, start, short)
-    return _AsIs(
-        needed={t: round(phase.value) for t, phase in zip(priorities, reached.phases, strict=False)},
-        nodes={key: reached.values[variable.index] for key, variable in v.nodes.items()},
-        stay={key: reached.values[variable.index] for key, variable in v.stay.items()},
-        interrupted=reached.interrupted,
-    )
-
-
-def _unchanged(problem: Problem, v: LayoutVars, as_is: _AsIs) -> dict[int, int]:
-    """Return the solution in which nothing is cut, by index of the variable: free instances serve who comes first."""
-    values = dict.fromkeys((variable.index for variable in v.all()), 0)
-    for c, node_class in enumerate(problem.classes):
-        if (c, 0) not in as_is.nodes:
-            values[v.nodes[c, 0].index] = len(node_class.nodes)
-    for key, count in as_is.nodes.items():
-        values[v.nodes[key].index] = count
-    for key, count in as_is.stay.items():
-        values[v.stay[key].index] = count
-    spare = dict(problem.spare)
-    wanted = {d: 0 if demand.running else demand.count for d, demand in enumerate(problem.demands)}
-    for (d, site, product), variable in v.serve.items():
-        instances = site, product, problem.demands[d].profile_on(product) or ""
-        values[variable.index] = served = min(wanted[d], spare.get(instances, 0))
-        wanted[d] -= served
-        spare[instances] = spare.get(instances, 0) - served
-    return values
-
-
-def _chosen(problem: Problem, v: LayoutVars, needed: Mapping[int, int], reached: Reached) -> Chosen:
-    values = reached.values
-
-    def some(family: Mapping[Key, cp_model.IntVar]) -> Iterator[tuple[Key, int]]:
-        return ((key, values[x.index]) for key, x in family.items() if values[x.index])
-
-    return Chosen(
-        patterns=tuple((c, p, n) for (c, p), n in some(v.nodes)),
-        cut=tuple((site, product, problem.layouts[product][at], n) for (site, product, at), n in some(v.cut)),
-        recut=tuple((g, problem.layouts[problem.sliced[g].product][at], n) for (g, at), n in some(v.recut)),
-        serve=tuple((d, site, product, n) for (d, site, product), n in some(v.serve)),
-        stay=tuple((i, c, n) for (i, c), n in some(v.stay)),
-        needed=needed,
-        reached=reached,
-    )

@@ -24,6 +24,8 @@ class Term:
         More than this is worth nothing.
     tier
         The tier of demand whose admission it counts.
+    first
+        True of what is admitted, and of what is disturbed for it, tier by tier.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Term:
     parts: tuple[tuple[cp_model.IntVar, int], ...]
     at_most: int | None = None
     tier: int | None = None
+    first: bool = False
 
 
 def terms_of(case: Case, v: MoveVars) -> tuple[Term, ...]:
@@ -40,12 +43,12 @@ def terms_of(case: Case, v: MoveVars) -> tuple[Term, ...]:
     terms: list[Term] = []
     for tier, priority in enumerate(case.classes.tiers):
         admitted = _admitted(case, v, tier)
-        terms.append(Term(f"GPUs admitted at priority {priority}", "GPUs", True, admitted, tier=tier))
+        terms.append(Term(f"GPUs admitted at priority {priority}", "GPUs", True, admitted, tier=tier, first=True))
         if tier + 1 < len(case.classes.tiers):
             below = len(case.classes.tiers) - tier - 1
             moved = _moved_of_rank(case.classes.types, leaving, below)
             name = f"replicas moved above priority {case.classes.tiers[tier + 1]}"
-            terms.append(Term(name, "moves", False, moved))
+            terms.append(Term(name, "moves", False, moved, first=True))
     if case.options.empty_nodes:
         parts, already = _empty_nodes(case, v)
         most = already + case.options.empty_nodes

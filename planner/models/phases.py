@@ -7,21 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from planner.interruption import SearchInterrupted
 from planner.models.light_ortools import cp_model
-from planner.models.solve import EARLY, LEAST_SECONDS, SHARE_OF_PHASE, OnProgress, Progress, SolveStatus
+from planner.models.outcome import STATUS, OnProgress, Progress, SolveStatus
+from planner.models.stoppable import until_stopped
 from planner.options import SolveLimits
 from planner.plan import Phase
 
 Expression = cp_model.LinearExprT
 
+# Later phases get at least this long each, so that a phase without proof does not starve those after it.
+LEAST_SECONDS = 0.2
+# No phase but the last takes more than this share of what is left.
+SHARE_OF_PHASE = 0.6
 TIE_SECONDS = 3.0
-
-_STATUS: Mapping[object, SolveStatus] = {
-    cp_model.OPTIMAL: SolveStatus.OPTIMAL,
-    cp_model.FEASIBLE: SolveStatus.FEASIBLE,
-    cp_model.INFEASIBLE: SolveStatus.INFEASIBLE,
-    cp_model.UNKNOWN: SolveStatus.UNKNOWN,
-}
+# Objectives are weighted into one only while the sum stays far from where floating point numbers lose whole ones.
+MOST_JOINT = 10**10
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,10 @@ class Objective:
     ----------
     tie
         True when it only chooses between plans that are equally good to a person; it gets `TIE_SECONDS` at most.
+    joint
+        True when it is tried together with those before it first: the first objectives are then often proved at once.
+    known
+        A bound that holds for reasons that the model does not know.
     """
 
     name: str
@@ -39,6 +44,8 @@ class Objective:
     maximise: bool = False
     constant: int = 0
     tie: bool = False
+    joint: bool = False
+    known: int | None = None
 
     def of(self, values: Mapping[int, int]) -> int:
         """Return the value of a solution, given by index of the variables."""
@@ -46,15 +53,25 @@ class Objective:
 
     def limit(self) -> int:
         """Return a bound that holds whatever the rules are: every variable at the end of its range that is better."""
-        # The solver's list of ends takes no negative index.
-        ends = [([int(end) * weight for end in list(x.proto.domain)]) for x, weight in self.parts]
-        return self.constant + sum(max(each) if self.maximise else min(each) for each in ends)
+        end = self._end(better=True)
+        if self.known is None:
+            return end
+        return min(end, self.known) if self.maximise else max(end, self.known)
+
+    def span(self) -> int:
+        """Return how far values can be from the limit."""
+        return abs(self.limit() - self._end(better=False))
 
     def expression(self) -> Expression:
         """Return the objective as the solver takes it."""
         variables = [variable for variable, _ in self.parts]
         weighted = cp_model.LinearExpr.weighted_sum(variables, [weight for _, weight in self.parts])
         return weighted + self.constant
+
+    def _end(self, *, better: bool) -> int:
+        # The solver's list of ends takes no negative index.
+        ends = [([int(end) * weight for end in list(x.proto.domain)]) for x, weight in self.parts]
+        return self.constant + sum(max(each) if self.maximise is better else min(each) for each in ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,80 +104,149 @@ def optimise(
     start
         A solution, by index of the variables.
     """
-    began = time.monotonic()
-    best, phases = dict(start), []
-    for number, objective in enumerate(objectives):
-        left = max(LEAST_SECONDS, limits.time_limit_seconds - (time.monotonic() - began))
-        last = number + 1 == len(objectives)
-        seconds = left if last else max(LEAST_SECONDS, left * SHARE_OF_PHASE)
-        seconds = min(seconds, TIE_SECONDS) if objective.tie else seconds
-        phase, found, interrupted = _phase(model, variables, objective, best, limits, seconds, on_progress)
-        phases.append(phase)
-        best = found
-        if interrupted:
-            return Reached(best, tuple(phases), interrupted=True)
-    return Reached(best, tuple(phases))
-
-
-def _phase(
-    model: cp_model.CpModel,
-    variables: Sequence[cp_model.IntVar],
-    objective: Objective,
-    best: dict[int, int],
-    limits: SolveLimits,
-    seconds: float,
-    on_progress: OnProgress | None,
-) -> tuple[Phase, dict[int, int], bool]:
-    began = time.monotonic()
-    if not objective.parts:
-        value = float(objective.constant)
-        return Phase(objective.name, value, value, SolveStatus.OPTIMAL.value, 0.0), best, False
-    # The method has no types of its own.
-    cast("Callable[[], None]", model.clear_hints)()
-    for variable in variables:
-        model.add_hint(variable, best[variable.index])
-    expression = objective.expression()
-    if objective.maximise:
-        model.maximize(expression)
-    else:
-        model.minimize(expression)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = seconds
-    solver.parameters.num_workers = limits.workers
-    solver.parameters.random_seed = limits.seed
-    report = _Reporter(objective.name, began, on_progress) if on_progress is not None else None
-    interrupted = False
+    phases: list[Phase] = []
+    search = _Search(model, variables, dict(start), limits, on_progress)
     try:
-        code = solver.solve(model, report)
-    except KeyboardInterrupt:
-        code, interrupted = cp_model.UNKNOWN, True
-    status = _STATUS.get(code)
-    if status is None or status is SolveStatus.INFEASIBLE:
-        # There always is a solution: the one that is hinted.
-        raise RuntimeError(f"the model of phase {objective.name!r} is not valid: {model.validate() or 'infeasible'}")
-    spent = time.monotonic() - began
-    if status in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE):
-        best = {variable.index: solver.value(variable) for variable in variables}
-    value = objective.of(best)
-    # A search that found nothing has no bound of its own.
-    bound = float(objective.limit() if status is SolveStatus.UNKNOWN else solver.best_objective_bound)
-    # The solver takes an interrupt for the end of its time.
-    unfinished = status in (SolveStatus.FEASIBLE, SolveStatus.UNKNOWN)
-    interrupted = interrupted or (unfinished and seconds > LEAST_SECONDS and spent < EARLY * seconds)
-    model.add(expression >= value if objective.maximise else expression <= value)
-    # Adding zero turns -0.0 into 0.0.
-    return Phase(objective.name, value + 0.0, bound + 0.0, status.value, round(spent, 3)), best, interrupted
+        together = _together(objectives)
+        if len(together) > 1:
+            phases += search.joint(together)
+        for number in range(len(phases), len(objectives)):
+            if search.interrupted:
+                break
+            phases.append(search.phase(objectives[number], last=number + 1 == len(objectives)))
+    except SearchInterrupted:
+        search.interrupted = True
+    return Reached(search.best, tuple(phases), search.interrupted)
+
+
+def _together(objectives: Sequence[Objective]) -> list[Objective]:
+    """Return the first objectives, as many as are to be tried, and can be weighted, together."""
+    chosen: list[Objective] = []
+    largest = 1
+    for objective in objectives:
+        largest *= objective.span() + 1
+        if not objective.joint or largest > MOST_JOINT:
+            break
+        chosen.append(objective)
+    return chosen
+
+
+@dataclass(slots=True)
+class _Search:
+    """The search so far: its best solution, and what is known of the first objective."""
+
+    model: cp_model.CpModel
+    variables: Sequence[cp_model.IntVar]
+    best: dict[int, int]
+    limits: SolveLimits
+    on_progress: OnProgress | None
+    interrupted: bool = False
+    bound_of_first: float | None = None
+    began: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
+
+    def joint(self, objectives: Sequence[Objective]) -> list[Phase]:
+        """Look for what is best by all objectives in their order at once; no phases where that is not proved."""
+        began = time.monotonic()
+        weights = [1]
+        for objective in reversed(objectives[1:]):
+            weights.append(weights[-1] * (objective.span() + 1))
+        weights.reverse()
+        signs = [1 if objective.maximise else -1 for objective in objectives]
+        whole = sum(s * w * o.expression() for s, w, o in zip(signs, weights, objectives, strict=True))
+        # The limits of all but the first are the least that is taken off, so that the rest of the sum bounds the first.
+        others = sum(s * w * o.limit() for s, w, o in zip(signs[1:], weights[1:], objectives[1:], strict=True))
+        spread = sum(w * o.span() for w, o in zip(weights[1:], objectives[1:], strict=True))
+        first = objectives[0]
+
+        def of_first(of_all: float) -> float:
+            """Return the value of the first objective in a value of all; the others together never make up one step."""
+            return signs[0] * ((of_all - others + spread) // weights[0])
+
+        status, bound = self._solve(whole, True, self._share(last=False), first.name, of_first)
+        if status is not SolveStatus.OPTIMAL:
+            self.bound_of_first = None if bound is None else of_first(bound)
+            return []
+        spent = time.monotonic() - began
+        phases = []
+        for objective in objectives:
+            value = self._fix(objective)
+            phases.append(Phase(objective.name, value, value, status.value, round(spent, 3)))
+            spent = 0.0
+        return phases
+
+    def phase(self, objective: Objective, *, last: bool) -> Phase:
+        """Look for the best by one objective, and fix what was reached."""
+        began = time.monotonic()
+        limit, bound_of_first, self.bound_of_first = objective.limit(), self.bound_of_first, None
+        if not objective.parts or objective.of(self.best) == limit:
+            value = self._fix(objective)
+            return Phase(objective.name, value, value, SolveStatus.OPTIMAL.value, 0.0)
+        seconds = self._share(last=last)
+        seconds = min(seconds, TIE_SECONDS) if objective.tie else seconds
+        status, bound = self._solve(objective.expression(), objective.maximise, seconds, objective.name, float)
+        value = self._fix(objective)
+        known = [float(limit), *(known for known in (bound, bound_of_first) if known is not None)]
+        best_known = min(known) if objective.maximise else max(known)
+        if best_known == value:
+            status = SolveStatus.OPTIMAL
+        # Adding zero turns -0.0 into 0.0.
+        spent = round(time.monotonic() - began, 3)
+        return Phase(objective.name, value, best_known + 0.0, status.value, spent)
+
+    def _share(self, *, last: bool) -> float:
+        left = max(LEAST_SECONDS, self.limits.time_limit_seconds - (time.monotonic() - self.began))
+        return left if last else max(LEAST_SECONDS, left * SHARE_OF_PHASE)
+
+    def _fix(self, objective: Objective) -> float:
+        value = objective.of(self.best)
+        if objective.parts:
+            expression = objective.expression()
+            self.model.add(expression >= value if objective.maximise else expression <= value)
+        return float(value)
+
+    def _solve(
+        self, expression: Expression, maximise: bool, seconds: float, name: str, told: Callable[[float], float]
+    ) -> tuple[SolveStatus, float | None]:
+        """Keep the best solution by an expression, and return the status and the bound, None when there is none."""
+        # The method has no types of its own.
+        cast("Callable[[], None]", self.model.clear_hints)()
+        for variable in self.variables:
+            self.model.add_hint(variable, self.best[variable.index])
+        if maximise:
+            self.model.maximize(expression)
+        else:
+            self.model.minimize(expression)
+        solver = cp_model.CpSolver()
+        solver.parameters.max_time_in_seconds = seconds
+        solver.parameters.num_workers = self.limits.workers
+        solver.parameters.random_seed = self.limits.seed
+        # Trying out what follows from single variables costs these models more than it saves.
+        solver.parameters.cp_model_probing_level = 0
+        report = None if self.on_progress is None else _Reporter(name, told, self.on_progress)
+        code, self.interrupted = until_stopped(solver, self.model, report)
+        status = STATUS.get(code)
+        if status is None or status is SolveStatus.INFEASIBLE:
+            # There always is a solution: the one that is hinted.
+            raise RuntimeError(f"the model of phase {name!r} is not valid: {self.model.validate() or 'infeasible'}")
+        if status is SolveStatus.UNKNOWN:
+            return status, None
+        self.best = {variable.index: solver.value(variable) for variable in self.variables}
+        return status, float(solver.best_objective_bound)
 
 
 class _Reporter(cp_model.CpSolverSolutionCallback):
     """Hands every better solution on."""
 
-    def __init__(self, phase: str, began: float, on_progress: OnProgress) -> None:
+    def __init__(self, phase: str, told: Callable[[float], float], on_progress: OnProgress) -> None:
         super().__init__()
-        self._phase, self._began, self._on_progress = phase, began, on_progress
+        self._phase, self._told, self._on_progress = phase, told, on_progress
+        self._began = time.monotonic()
 
     def on_solution_callback(self) -> None:
         """Report the solution that was just found."""
         seconds = time.monotonic() - self._began
-        best, bound = self.objective_value + 0.0, self.best_objective_bound + 0.0
+        best, bound = self._told(self.objective_value) + 0.0, self._told(self.best_objective_bound) + 0.0
         self._on_progress(Progress(self._phase, best, bound, seconds))
