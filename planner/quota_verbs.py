@@ -71,7 +71,7 @@ def show(plan: QuotaPlan, terminal: Terminal, output: Format) -> None:
 
 def print_plan(plan: QuotaPlan, terminal: Terminal, *, wide: bool = False) -> None:
     """Print a plan for people."""
-    terminal.lines([*showing.title_lines(plan), showing.identity_line(plan)])
+    terminal.lines([*showing.title_lines(plan), showing.identity_line(plan), *showing.object_lines(plan)])
     for table in _tables(plan, wide=wide):
         shown = Table(table.columns, table.rows if wide else table.rows[:_ROWS_SHOWN])
         if not table.rows:
@@ -84,7 +84,8 @@ def print_plan(plan: QuotaPlan, terminal: Terminal, *, wide: bool = False) -> No
 
 def plan_markdown(plan: QuotaPlan) -> str:
     """Return a plan as Markdown, ready for a merge request."""
-    lines = [str(line) for line in (*showing.title_lines(plan), showing.identity_line(plan))]
+    told = (*showing.title_lines(plan), showing.identity_line(plan), *showing.object_lines(plan))
+    lines = [str(line) for line in told]
     blocks = [f"**{lines[0]}**", "  \n".join(lines[1:])]
     blocks += [markdown_text(table) for table in _tables(plan, wide=False) if table.rows]
     return "\n\n".join(block.rstrip("\n") for block in blocks) + "\n"

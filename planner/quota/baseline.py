@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from islander.cluster.pod import Pod
@@ -98,14 +98,6 @@ def services_of(
         if key not in found and key in workloads and scaler.min_replicas and not workloads[key].replicas
     ]
     return found, warnings
-
-
-def shapes_of_pods(services: Iterable[Service]) -> Counter[Shape]:
-    """Return how many replicas of each shape run or wait."""
-    counts: Counter[Shape] = Counter()
-    for service in services:
-        counts[service.need.shape] += max(service.running, service.floor or 0, 1)
-    return counts
 
 
 def today_of(queue: ClusterQueue, settings: PolicySettings) -> dict[tuple[str, str], int]:

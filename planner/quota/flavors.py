@@ -137,7 +137,7 @@ def flavor_plan(snapshot: ClusterSnapshot, settings: PolicySettings, demands: Se
 def _planned(flavor: ResourceFlavor, gpu_nodes: Iterable[tuple[Node, str]]) -> PlannedFlavor:
     nodes = [(node, resource) for node, resource in gpu_nodes if set(flavor.node_labels) <= set(node.labels)]
     resources = sorted({resource for _, resource in nodes})
-    # A flavor with two GPU resources is planned in the one that comes first; it is rare, and no quota of ours mixes.
+    # Of a flavor over GPUs of two makers, which is rare, one resource is planned: the last, so nvidia.com/gpu.
     resource = resources[-1] if resources else names.NVIDIA_GPU
     here = [node for node, own in nodes if own == resource]
     products = sorted({_product(node, resource) for node in here})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from islander.cluster import names
@@ -76,10 +76,6 @@ class Membership:
             if queue:
                 return queue
         return self.future.get(pod.namespace, "")
-
-    def counts(self, pod: Pod, queues: Collection[str]) -> bool:
-        """Return whether one of the queues counts the pod."""
-        return self.queue_of(pod) in queues
 
     def _chain(self, pod: Pod) -> list[tuple[str, str, str]]:
         """Return the pod and its owners, the nearest first."""

@@ -187,6 +187,8 @@ class QuotaPlan(Struct, frozen=True, rename="camel"):
         Rows in order of cohort, queue, flavor, resource.
     created
         `Kind/name` or `Kind/namespace/name` of objects that are not there yet.
+    edited
+        What changes in objects of today beside quotas, one sentence each.
     files
         Name -> text, ready for `kubectl apply -k`.
     """
@@ -201,6 +203,7 @@ class QuotaPlan(Struct, frozen=True, rename="camel"):
     solver: SolverFacts
     queues: list[QueueRow]
     created: list[str]
+    edited: list[str]
     teams: list[TeamRow]
     unmet: list[Unmet]
     reserve: list[Reserve]
@@ -220,7 +223,7 @@ class QuotaPlan(Struct, frozen=True, rename="camel"):
     @property
     def proposes(self) -> bool:
         """Whether applying the files would change anything."""
-        return bool(self.changed or self.created)
+        return bool(self.changed or self.created or self.edited)
 
     def with_id(self) -> QuotaPlan:
         """Return the plan with the id of its content; the times of snapshot and solver are left out: they differ."""

@@ -25,6 +25,7 @@ from planner.quota.recommend import Missing, Recommendation, membership_of, pool
 from planner.quota.rows import rows_of
 from planner.quota.sources import Key
 from planner.quota.target import Target, target_of
+from planner.quota.teams import ReplicaDemand
 
 # Quotas are agreed on among people, and merged; beyond that the cluster has changed.
 VALID_DAYS = 7
@@ -79,6 +80,7 @@ def plan_quota(
         ),
         queues=rows_of(found, target, snapshot, settings),
         created=_created(target, snapshot),
+        edited=_edited(target, snapshot),
         teams=_teams(found),
         unmet=[_unmet(missing, found) for missing in found.missing],
         reserve=_reserve(found),
@@ -123,19 +125,32 @@ def _findings(
 
 
 def _created(target: Target, snapshot: ClusterSnapshot) -> list[str]:
-    """Return the objects that are not there yet; a cohort that queues name already works without one of its own."""
+    """Return the objects that are not there yet."""
     flavors = {flavor.name for flavor in snapshot.resource_flavors}
     queues = {queue.name for queue in snapshot.cluster_queues}
     doors = {(local.namespace, local.name) for local in snapshot.local_queues}
-    named = {cohort.name for cohort in snapshot.cohorts} | {queue.cohort for queue in snapshot.cluster_queues}
+    cohorts = {cohort.name for cohort in snapshot.cohorts}
     found = [f"ResourceFlavor/{flavor.name}" for flavor in target.flavors if flavor.name not in flavors]
-    found += [f"Cohort/{cohort.name}" for cohort in target.cohorts if cohort.name not in named]
+    found += [f"Cohort/{cohort.name}" for cohort in target.cohorts if cohort.name not in cohorts]
     found += [f"ClusterQueue/{queue.name}" for queue in target.queues if queue.name not in queues]
     return found + [
         f"LocalQueue/{door.namespace}/{door.name}"
         for door in target.local_queues
         if (door.namespace, door.name) not in doors
     ]
+
+
+def _edited(target: Target, snapshot: ClusterSnapshot) -> list[str]:
+    """Return what changes in objects of today beside quotas."""
+    before = {queue.name: queue for queue in snapshot.cluster_queues}
+    told = []
+    for queue in target.queues:
+        old = before.get(queue.name)
+        if old is not None and old.cohort != queue.cohort:
+            told.append(f"ClusterQueue/{queue.name} spec.cohortName: {old.cohort or 'none'} -> {queue.cohort}")
+        if old is not None and old.namespace_selector is None:
+            told.append(f"ClusterQueue/{queue.name} spec.namespaceSelector: it let nobody in, and says now who may")
+    return told
 
 
 def _policy_text(options: QuotaOptions) -> str:
@@ -145,10 +160,10 @@ def _policy_text(options: QuotaOptions) -> str:
 
 
 def _teams(found: Recommendation) -> list[TeamRow]:
-    guaranteed: defaultdict[tuple[str, int], int] = defaultdict(int)
+    guaranteed: defaultdict[tuple[str, ReplicaDemand], int] = defaultdict(int)
     for guarantee in found.guarantees:
         for replicas, number in guarantee.replicas:
-            guaranteed[guarantee.name, id(replicas)] += number
+            guaranteed[guarantee.name, replicas] += number
     return [
         TeamRow(
             team=replicas.team,
@@ -159,7 +174,7 @@ def _teams(found: Recommendation) -> list[TeamRow]:
             pods=replicas.pods,
             baseline=replicas.baseline,
             most=replicas.most,
-            guaranteed=guaranteed[demand.queue, id(replicas)],
+            guaranteed=guaranteed[demand.queue, replicas],
             weight=demand.weight,
             may_borrow=demand.may_borrow,
             source=replicas.source,
@@ -261,7 +276,7 @@ def _totals(found: Recommendation) -> Totals:
 
 
 def _warnings(found: Recommendation, target: Target, snapshot: ClusterSnapshot) -> list[str]:
-    told = list(found.warnings)
+    told = [*found.warnings, *_not_seen(found, snapshot)]
     if found.solution.interrupted:
         told.append("the search was interrupted: these are the best quotas found so far")
     elif found.solution.status is not SolveStatus.OPTIMAL:
@@ -278,6 +293,25 @@ def _warnings(found: Recommendation, target: Target, snapshot: ClusterSnapshot) 
     if uncovered := found.flavors.uncovered:
         told.append(f"{amount(len(uncovered), 'GPU node')} in no flavor: {', '.join(uncovered[:3])}")
     told += _about_queues(found, target, snapshot)
+    return told
+
+
+def _not_seen(found: Recommendation, snapshot: ClusterSnapshot) -> list[str]:
+    """Return what nobody looked for, and what follows from that."""
+    told, kinds = [], set(snapshot.kinds)
+    if "ClusterQueue" not in kinds:
+        told.append(
+            "the snapshot was taken without clusterqueues: it is planned as if Kueue were not in use yet; add "
+            "clusterqueues, cohorts, localqueues, resourceflavors and topologies if it is"
+        )
+    read = [demand for queue in found.demands for demand in queue.replicas if demand.source not in ("", "policy")]
+    if read and kinds.isdisjoint(("HorizontalPodAutoscaler", "ScaledObject")):
+        told.append("the snapshot was taken without autoscalers: baselines are the replicas that there are now")
+    if not snapshot.cluster_queues and (gpus := sum(guarantee.baseline for guarantee in found.guarantees)):
+        told.append(
+            f"baselines of {amount(gpus, 'GPU')} count from the day that their pods name a queue "
+            "(kueue.x-k8s.io/queue-name); until then they run outside Kueue"
+        )
     return told
 
 

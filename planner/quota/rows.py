@@ -28,12 +28,17 @@ def rows_of(
     told = _Reasons(recommendation, settings)
     found = []
     for kind, cohort, holder in sorted(after, key=lambda entry: (entry[1], entry[0], entry[2].name)):
-        found += list(_rows(kind, cohort, before.get((kind, holder.name)), holder, told))
+        found += list(_rows(kind, cohort, before.get((kind, holder.name)), holder, told, settings))
     return found
 
 
 def _rows(
-    kind: str, cohort: str, before: ClusterQueue | Cohort | None, after: ClusterQueue | Cohort, told: _Reasons
+    kind: str,
+    cohort: str,
+    before: ClusterQueue | Cohort | None,
+    after: ClusterQueue | Cohort,
+    told: _Reasons,
+    settings: PolicySettings,
 ) -> Iterator[QueueRow]:
     """Yield the rows of one holder that the plan is about; quotas that are not of its flavors are none of them."""
     old, new = _flavors(before), _flavors(after)
@@ -54,9 +59,9 @@ def _rows(
                 cohort=cohort,
                 flavor=flavor,
                 resource=resource,
-                nominal=_change(resource, q_old, q_new, "nominal"),
-                borrowing=_change(resource, q_old, q_new, "borrowing_limit"),
-                lending=_change(resource, q_old, q_new, "lending_limit"),
+                nominal=_change(q_old, q_new, "nominal", settings),
+                borrowing=_change(q_old, q_new, "borrowing_limit", settings),
+                lending=_change(q_old, q_new, "lending_limit", settings),
                 baseline=guarantee.baseline if guarantee is not None and is_gpu else 0,
                 witness=witness_of(guarantee.places) if guarantee is not None and is_gpu else [],
                 why=told.why(guarantee, flavor, q_old, q_new, is_gpu=is_gpu),
@@ -82,12 +87,11 @@ def _flavors(holder: ClusterQueue | Cohort | None) -> dict[str, FlavorQuotas]:
     return {flavor.flavor: flavor for group in groups for flavor in group.flavors}
 
 
-_SETTINGS = PolicySettings()
-
-
-def _change(resource: str, old: Quota | None, new: Quota | None, field: str) -> Change:
-    values = [None if quota is None else getattr(quota, field) for quota in (old, new)]
-    return Change(shown(resource, values[0], _SETTINGS), shown(resource, values[1], _SETTINGS))
+def _change(old: Quota | None, new: Quota | None, field: str, settings: PolicySettings) -> Change:
+    amounts = [
+        None if quota is None else shown(quota.resource, getattr(quota, field), settings) for quota in (old, new)
+    ]
+    return Change(amounts[0], amounts[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,10 +159,13 @@ class _Builder:
         )
 
     def cohorts(self, named: set[str]) -> tuple[Cohort, ...]:
-        """Return the cohorts of today with new pools, and those that queues name and that are not there yet."""
+        """Return the cohorts of today with new pools, and new ones.
+
+        A cohort that queues name today works without an object of its own, and goes on to.
+        """
         known = {cohort.name: cohort for cohort in self._snapshot.cohorts}
         found = []
-        for name in sorted({*known, *named}):
+        for name in sorted({*known, *named} - ({queue.cohort for queue in self._snapshot.cluster_queues} - {*known})):
             cohort = known.get(name) or Cohort(name=name)
             mine = self._by_holder.get((COHORT, name), {})
             groups = tuple(self._pool(group, mine) for group in cohort.resource_groups)

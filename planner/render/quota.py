@@ -13,6 +13,7 @@ from planner.render.table import Column, Table
 
 _NO_LIMIT = "inf"
 _MOST_NODES = 6
+_MOST_OBJECTS = 12
 _SEVERITY_STYLES = {"error": "red", "warning": "yellow"}
 _CLOSE = 1e-6
 
@@ -26,7 +27,7 @@ def headline(plan: QuotaPlan) -> str:
         return f"{amount(missing, 'replica')} of the baselines {'has' if missing == 1 else 'have'} no place."
     if not plan.queues:
         return "Nothing to do: no queue and no team asks for GPUs."
-    if not changed:
+    if not plan.proposes:
         return f"Nothing to do: {amount(len(gpu_rows), 'quota')} of GPUs can all be placed at the same time."
     return f"{amount(changed, 'quota')} of {len(plan.queues)} change; then all of them can be placed at the same time."
 
@@ -149,6 +150,13 @@ def flavor_table(plan: QuotaPlan) -> Table:
             for flavor in plan.flavors
         ),
     )
+
+
+def object_lines(plan: QuotaPlan) -> list[str]:
+    """Return which objects are new, and what else changes in those of today."""
+    new = ", ".join(plan.created[:_MOST_OBJECTS])
+    more = f" and {len(plan.created) - _MOST_OBJECTS} more" if len(plan.created) > _MOST_OBJECTS else ""
+    return [*([f"new: {new}{more}"] if plan.created else []), *(f"also: {change}" for change in plan.edited)]
 
 
 def unmet_table(plan: QuotaPlan) -> Table:

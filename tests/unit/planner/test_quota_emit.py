@@ -177,7 +177,7 @@ def test_json_is_the_source_where_there_is_no_yaml(plan):
 def test_files_come_in_an_order_that_can_be_applied(plan):
     found = plan(several(nodes(), FLAVOR, QUEUE, LAB))
     kustomization = yaml.safe_load(found.files["kustomization.yaml"])
-    assert kustomization["resources"] == ["flavors.yaml", "cohorts.yaml", "queues.yaml"]
+    assert kustomization["resources"] == ["flavors.yaml", "queues.yaml"]
     assert kustomization["kind"] == "Kustomization"
     assert set(found.files) == {*kustomization["resources"], "kustomization.yaml"}
 

@@ -516,6 +516,50 @@ def test_a_new_queue_names_what_kueue_counts_beside_gpus():
     assert {row.resource for row in plan.queues} == {"cpu", "memory", "rdma/hca", GPU}
 
 
+# What else a plan says
+
+
+def test_a_queue_that_moves_to_another_cohort_is_a_change_and_said():
+    snapshot = two_nodes(a_cluster_queue("chat", quotas("h100", 16), cohort="old"))
+    plan = planned(snapshot, {"name": "chat", "cohort": "new", "shape": {"gpus": 1}})
+    assert plan.edited == ["ClusterQueue/chat spec.cohortName: old -> new"]
+    assert plan.created == ["Cohort/new"]
+    assert plan.outcome == "plan"
+    assert "cohortName: new" in plan.files["queues.yaml"]
+
+
+def test_a_queue_that_let_nobody_in_says_who_may():
+    """V16: a missing selector is nobody."""
+    snapshot = two_nodes(
+        a_cluster_queue("chat", quotas("h100", 16), namespaces=None),
+        LocalQueue("chat", "q", cluster_queue="chat"),
+    )
+    plan = planned(snapshot)
+    assert plan.edited == ["ClusterQueue/chat spec.namespaceSelector: it let nobody in, and says now who may"]
+
+
+def test_a_cohort_that_works_without_an_object_gets_none():
+    plan = planned(two_nodes(a_cluster_queue("chat", quotas("h100", 16), cohort="gpu")))
+    assert "cohorts.yaml" not in plan.files
+    assert plan.created == []
+
+
+def test_what_nobody_looked_for_is_said():
+    pod = a_pod("p", gpus=1, namespace="t", node="a")
+    warnings = planned(a_snapshot(a_node("a"), pod)).warnings
+    assert any("taken without clusterqueues" in warning for warning in warnings)
+    assert any("taken without autoscalers" in warning for warning in warnings)
+    assert any("baselines of 1 GPU count from the day that their pods name a queue" in w for w in warnings)
+    seen = a_snapshot(a_node("a"), pod, kinds=["Node", "Pod", "ClusterQueue", "HorizontalPodAutoscaler"])
+    assert not any("taken without" in warning for warning in planned(seen).warnings)
+
+
+def test_a_new_queue_joins_the_cohort_of_the_queues_that_share_its_flavor():
+    snapshot = two_nodes(a_cluster_queue("old", quotas("h100", 8), cohort="gpus"))
+    plan = planned(snapshot, {"name": "new", "namespaces": ["new"], "shape": {"gpus": 1}})
+    assert {row.cohort for row in plan.queues} == {"gpus"}
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_same_cluster_and_policy_give_the_same_plan(seed):
     snapshot = two_nodes(a_cluster_queue("one", quotas("h100", 10)), a_cluster_queue("two", quotas("h100", 9)))

@@ -66,7 +66,7 @@ def test_the_document_has_the_keys_of_the_contract(capsys, files):
     chat = next(row for row in document["queues"] if row["name"] == "chat")
     assert chat["nominal"] == {"old": 10, "new": 8}
     assert {"arithmetic", "placeable", "placeableWithoutBiggestNode"} <= set(document["totals"])
-    assert set(document["files"]) == {"flavors.yaml", "cohorts.yaml", "queues.yaml", "kustomization.yaml"}
+    assert set(document["files"]) == {"flavors.yaml", "queues.yaml", "kustomization.yaml"}
     assert document["findings"]
 
 
