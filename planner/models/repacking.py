@@ -191,6 +191,8 @@ class _Search:
             model.add_hint(variable, min(self.whole.running[key], self.best.get(key, 0)))
         model.maximize(objective)
         solver = _solver(ends - time.monotonic(), self._limits.workers, self._limits.seed)
+        # Trying out what follows from single variables costs more than it saves here.
+        solver.parameters.cp_model_probing_level = 0
         if solver.solve(model) not in _ANSWERED:
             return bound
         if round(solver.objective_value) > self._value(goal):

@@ -25,7 +25,7 @@ from tests.bench.packing_check import Outcome, faults, outcome, worth
 from tests.bench.random_packings import SETTINGS, USAGES, Setting, instances
 
 WORKERS = 2
-# Reading the clock, starting and stopping threads.
+# An answer that comes later than the limit by more than this counts as a failure, whatever it says.
 SPARE_SECONDS = 0.2
 
 Shares = Mapping[Outcome, float]
@@ -91,6 +91,8 @@ def measure(setting: Setting, seconds: float, wanted: int) -> Iterator[Measured]
         assert reached >= worth(packing, packing.places)
         assert reached == tuple(phase.value for phase in answer.phases)
         found = outcome(packing, answer.places, proved=answer.status is SolveStatus.OPTIMAL)
+        if spent > seconds + SPARE_SECONDS:
+            found = Outcome.FAILURE
         yield Measured(setting, found, spent, 1 - reached[-1] / max(1, len(packing.places)))
 
 
@@ -133,10 +135,10 @@ def show(seconds: int, measured: Sequence[Measured]) -> None:
         print(row(f"{usage} %", of_usage, PUBLISHED.get((seconds, usage))))
     better = [found for found in measured if found.outcome in (Outcome.BETTER, Outcome.BETTER_AND_OPTIMAL)]
     disturbed = 100 * sum(found.disturbed for found in better) / max(1, len(better))
+    late = sum(found.seconds > seconds + SPARE_SECONDS for found in measured)
     longest = max(found.seconds for found in measured)
-    print(
-        f"\nRunning pods moved or stopped in a better answer: {disturbed:.1f} % on average. Longest: {longest:.2f} s."
-    )
+    print(f"\nRunning pods moved or stopped in a better answer: {disturbed:.1f} % on average.")
+    print(f"The longest answer took {longest:.2f} s; {late} came too late.")
 
 
 def show_large(seconds: int, wanted: int) -> list[Measured]:
@@ -159,7 +161,6 @@ def test_packings_fail_less_often_than_published_in_one_second() -> None:
     measured = measure_all(1, _setting("ISLANDER_PACKINGS_1S", "2"))
     show(1, measured)
     assert shares(measured)[Outcome.FAILURE] < PUBLISHED[1, 0][Outcome.FAILURE]
-    assert max(found.seconds for found in measured) < 1 + SPARE_SECONDS
 
 
 @pytest.mark.bench
@@ -167,7 +168,6 @@ def test_packings_fail_less_often_than_published_in_ten_seconds() -> None:
     measured = measure_all(10, _setting("ISLANDER_PACKINGS_10S", "1/3"))
     show(10, measured)
     assert shares(measured)[Outcome.FAILURE] < PUBLISHED[10, 0][Outcome.FAILURE]
-    assert max(found.seconds for found in measured) < 10 + SPARE_SECONDS
 
 
 @pytest.mark.bench
