@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping, MutableSequence
 from typing import Any
 
 import msgspec
@@ -29,22 +30,27 @@ def manifest_of(raw: bytes | msgspec.Raw) -> str:
     no struct looks into is nested too deeply.
     """
     document: dict[str, Any] = msgspec.json.decode(raw)
+    drop_server_fields(document)
+    return msgspec.json.encode(document).decode()
+
+
+def drop_server_fields(document: MutableMapping[str, Any]) -> None:
+    """Take status, fields of the server and what kubectl noted out of an object; all else stays as it is."""
     document.pop("status", None)
     metadata = document.get("metadata")
-    if isinstance(metadata, dict):
+    if isinstance(metadata, MutableMapping):
         for field in _OF_THE_SERVER:
             metadata.pop(field, None)
         _without(metadata, "annotations", _LAST_APPLIED)
         _without(metadata, "finalizers", _FINALIZER)
-    return msgspec.json.encode(document).decode()
 
 
-def _without(metadata: dict[str, Any], field: str, unwanted: str) -> None:
+def _without(metadata: MutableMapping[str, Any], field: str, unwanted: str) -> None:
     """Take an entry out of a map or list, and the map or list when nothing else is in it."""
     entries = metadata.get(field)
-    if isinstance(entries, dict):
+    if isinstance(entries, MutableMapping):
         entries.pop(unwanted, None)
-    elif isinstance(entries, list):
-        entries[:] = [entry for entry in entries if entry != unwanted]
+    elif isinstance(entries, MutableSequence) and unwanted in entries:
+        entries.remove(unwanted)
     if not entries:
         metadata.pop(field, None)

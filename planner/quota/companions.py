@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from islander.cluster.queues import Quota
 from planner.quota.fleet import Fleet
-from planner.quota.recommend import Guarantee
+from planner.quota.recommendation import Guarantee
 
 CPU, MEMORY, PODS = "cpu", "memory", "pods"
 _CORE_MILLI = 1000

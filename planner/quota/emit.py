@@ -3,55 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import CommentMark
-from ruamel.yaml.scalarstring import DoubleQuotedScalarString, ScalarString
-from ruamel.yaml.tokens import CommentToken
+from ruamel.yaml.comments import CommentedMap
 
 from islander.cluster.pod import Requirement
-from islander.cluster.queues import (
-    ClusterQueue,
-    Cohort,
-    FlavorQuotas,
-    LocalQueue,
-    QueueTopology,
-    Quota,
-    ResourceFlavor,
-    ResourceGroup,
-)
+from islander.cluster.queues import ClusterQueue, Cohort, LocalQueue, QueueTopology, ResourceFlavor
+from islander.kube.manifest import drop_server_fields
 from planner.output import yaml_text
-from planner.quota.amounts import amount_of, amount_text
 from planner.quota.flavors import API_VERSION
 from planner.quota.sources import Key
 from planner.quota.target import Target
+from planner.quota.yaml_edits import Map, commented, put_groups, renamed
 
 FLAVORS, TOPOLOGIES, COHORTS, QUEUES = "flavors.yaml", "topologies.yaml", "cohorts.yaml", "queues.yaml"
 KUSTOMIZATION = "kustomization.yaml"
 # What names something comes after it: flavors name topologies, queues name cohorts and flavors.
 ORDER = (TOPOLOGIES, FLAVORS, COHORTS, QUEUES)
-
-# What the API server writes into an object, and what nobody applies again.
-_NOISE = (
-    "managedFields",
-    "resourceVersion",
-    "uid",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "selfLink",
-)
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_FINALIZER = "kueue.x-k8s.io/resource-in-use"
 # sigs.k8s.io/kueue, apis/kueue/v1beta1/clusterqueue_conversion.go: other words for the same.
 _OLD_FUNGIBILITY = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
-_LIMITS = (("borrowingLimit", "borrowing_limit"), ("lendingLimit", "lending_limit"))
-
-Map = MutableMapping[str, Any]
 
 
 def files_of(target: Target, sources: Mapping[Key, CommentedMap]) -> dict[str, str]:
@@ -86,40 +58,14 @@ def _base(kind: str, namespace: str, name: str, manifest: str, sources: Mapping[
     if source is not None:
         body: Map = deepcopy(source)
     elif manifest:
-        body = _commented(json.loads(manifest))
+        body = commented(json.loads(manifest))
     else:
         metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
-        body = _commented({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata})
+        body = commented({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata})
     body["apiVersion"] = API_VERSION
     body.setdefault("kind", kind)
-    _without_noise(body)
+    drop_server_fields(body)
     return body
-
-
-def _commented(value: Any) -> Any:
-    """Return plain JSON as ruamel holds it, so that all objects are changed in one way."""
-    if isinstance(value, Mapping):
-        return CommentedMap((key, _commented(part)) for key, part in value.items())
-    if isinstance(value, list | tuple):
-        return CommentedSeq(_commented(part) for part in value)
-    return value
-
-
-def _without_noise(body: Map) -> None:
-    body.pop("status", None)
-    metadata = body.get("metadata")
-    if not isinstance(metadata, MutableMapping):
-        return
-    for key in _NOISE:
-        metadata.pop(key, None)
-    annotations, finalizers = metadata.get("annotations"), metadata.get("finalizers")
-    if isinstance(annotations, MutableMapping):
-        annotations.pop(_LAST_APPLIED, None)
-    if isinstance(finalizers, MutableSequence) and _FINALIZER in finalizers:
-        finalizers.remove(_FINALIZER)
-    for key in ("annotations", "finalizers"):
-        if key in metadata and not metadata[key]:
-            metadata.pop(key)
 
 
 def _spec(body: Map) -> Map:
@@ -132,7 +78,7 @@ def _spec(body: Map) -> Map:
 def _topology(topology: QueueTopology, sources: Mapping[Key, CommentedMap]) -> Map:
     body = _base("Topology", "", topology.name, topology.manifest, sources)
     if "spec" not in body:
-        body["spec"] = _commented({"levels": [{"nodeLabel": label} for label in topology.levels]})
+        body["spec"] = commented({"levels": [{"nodeLabel": label} for label in topology.levels]})
     return body
 
 
@@ -147,18 +93,18 @@ def _flavor(flavor: ResourceFlavor, sources: Mapping[Key, CommentedMap]) -> Map:
             ],
             topologyName=flavor.topology,
         )
-        body["spec"] = _commented(fields)
+        body["spec"] = commented(fields)
     return body
 
 
 def _cohort(cohort: Cohort, sources: Mapping[Key, CommentedMap]) -> Map:
     body = _base("Cohort", "", cohort.name, cohort.manifest, sources)
     spec = _spec(body)
-    _renamed(spec, "parent", "parentName")
+    renamed(spec, "parent", "parentName")
     if not spec:
         spec.update(_said(parentName=cohort.parent, fairSharing=_said(weight=cohort.fair_weight)))
     if cohort.resource_groups:
-        _put_groups(spec, cohort.resource_groups)
+        put_groups(spec, cohort.resource_groups)
     return body
 
 
@@ -178,9 +124,9 @@ def _queue(queue: ClusterQueue, sources: Mapping[Key, CommentedMap]) -> Map:
     if spec.get("namespaceSelector") is None:
         spec["namespaceSelector"] = _selector(queue.namespace_selector)
     if not known:
-        spec.update(_commented(_queue_fields(queue)))
+        spec.update(commented(_queue_fields(queue)))
     if queue.resource_groups:
-        _put_groups(spec, queue.resource_groups)
+        put_groups(spec, queue.resource_groups)
     return body
 
 
@@ -216,10 +162,10 @@ def _said(**fields: Any) -> dict[str, Any]:
 
 def _to_v1beta2(spec: Map) -> None:
     """Change what v1beta1 says in other words (apis/kueue/v1beta1/clusterqueue_conversion.go of Kueue)."""
-    _renamed(spec, "cohort", "cohortName")
+    renamed(spec, "cohort", "cohortName")
     checks = spec.pop("admissionChecks", None)
     if checks and not spec.get("admissionChecksStrategy"):
-        spec["admissionChecksStrategy"] = _commented({"admissionChecks": [{"name": name} for name in checks]})
+        spec["admissionChecksStrategy"] = commented({"admissionChecks": [{"name": name} for name in checks]})
     fungibility = spec.get("flavorFungibility")
     if isinstance(fungibility, MutableMapping):
         for key, value in list(fungibility.items()):
@@ -227,24 +173,10 @@ def _to_v1beta2(spec: Map) -> None:
                 fungibility[key] = _OLD_FUNGIBILITY[value]
 
 
-def _renamed(spec: Map, old: str, new: str) -> None:
-    """Give a key another name where it stands, with its comments."""
-    if old not in spec:
-        return
-    if new in spec or not isinstance(spec, CommentedMap):
-        spec.pop(old)
-        return
-    place, value, comments = list(spec).index(old), spec[old], spec.ca.items.get(old)
-    spec.pop(old)
-    spec.insert(place, new, value)
-    if comments is not None:
-        spec.ca.items[new] = comments
-
-
 def _selector(requirements: Sequence[Requirement] | None) -> Map:
     if not requirements:
         return CommentedMap()
-    found: Map = _commented(
+    found: Map = commented(
         {"matchExpressions": [{"key": r.key, "operator": r.operator, "values": list(r.values)} for r in requirements]}
     )
     return found
@@ -255,80 +187,3 @@ def _put_first(spec: Map, key: str, value: str) -> None:
         spec[key] = value
     else:
         spec.insert(0, key, value)
-
-
-def _put_groups(spec: Map, groups: Sequence[ResourceGroup]) -> None:
-    """Change the amounts of a spec to those of `groups`, and the flavors; nothing else is touched."""
-    if not isinstance(spec.get("resourceGroups"), MutableSequence):
-        spec["resourceGroups"] = CommentedSeq()
-    bodies: MutableSequence[Map] = spec["resourceGroups"]
-    for i, group in enumerate(groups):
-        if i == len(bodies):
-            bodies.append(_commented({"coveredResources": list(group.covered_resources), "flavors": []}))
-        _put_flavors(bodies[i], group.flavors)
-
-
-def _put_flavors(group: Map, flavors: Sequence[FlavorQuotas]) -> None:
-    bodies: MutableSequence[Map] = group["flavors"]
-    wanted = [quotas.flavor for quotas in flavors]
-    for place in reversed(range(len(bodies))):
-        if bodies[place].get("name") not in wanted:
-            del bodies[place]
-    for place, quotas in enumerate(flavors):
-        if place == len(bodies) or bodies[place].get("name") != quotas.flavor:
-            bodies.insert(place, _commented({"name": quotas.flavor, "resources": []}))
-        resources: MutableSequence[Map] = bodies[place]["resources"]
-        by_name = {body.get("name"): body for body in resources}
-        for quota in quotas.resources:
-            if quota.resource not in by_name:
-                by_name[quota.resource] = CommentedMap(name=quota.resource)
-                resources.append(by_name[quota.resource])
-            _put_quota(by_name[quota.resource], quota)
-
-
-def _put_quota(body: Map, quota: Quota) -> None:
-    _put_amount(body, "nominalQuota", quota.resource, quota.nominal)
-    for key, attribute in _LIMITS:
-        limit: int | None = getattr(quota, attribute)
-        if limit is not None:
-            _put_amount(body, key, quota.resource, limit)
-        elif key in body:
-            body.pop(key)
-
-
-def _put_amount(body: Map, key: str, resource: str, amount: int) -> None:
-    """Write an amount where it differs from what is there, in the manner of what is there."""
-    old = body.get(key)
-    if old is not None and amount_of(resource, old) == amount:
-        return
-    text = amount_text(resource, amount)
-    if isinstance(old, int) and text.isdecimal():
-        body[key] = int(text)
-    elif isinstance(old, ScalarString):
-        body[key] = type(old)(text)
-    elif old is None:
-        _append(body, key, _scalar(text))
-    else:
-        body[key] = _scalar(text)
-
-
-def _scalar(text: str) -> str:
-    """Return a quantity as YAML should write it: in quotes where it would be read as a number."""
-    return DoubleQuotedScalarString(text) if text.isdecimal() else text
-
-
-def _append(body: Map, key: str, value: object) -> None:
-    """Put a key at the end of a map, before comment lines that stand below the map."""
-    last = list(body)[-1] if body else None
-    body[key] = value
-    if not isinstance(body, CommentedMap) or last not in body.ca.items:
-        return
-    token = body.ca.items[last][2]
-    if not isinstance(token, CommentToken):
-        return
-    first, line_end, below = token.value.partition("\n")
-    if below.strip():
-        token.value = first + line_end
-        body.ca.items[key] = [None, None, CommentToken(f"\n{below}", start_mark=CommentMark(0)), None]
-        if not first.strip():
-            del body.ca.items[last]

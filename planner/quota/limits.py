@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from islander.cluster.queues import Quota
 from islander.cluster.snapshot import ClusterSnapshot
 from planner.quota.flavors import FlavorPlan
-from planner.quota.recommend import COHORT, QUEUE, Guarantee, Recommendation
+from planner.quota.recommendation import COHORT, QUEUE, Guarantee, Recommendation
 from planner.quota.teams import QueueDemand
 
 # The cohort of new queues whose flavors no queue has yet, with the name of the flavor behind it.

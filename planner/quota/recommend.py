@@ -1,127 +1,26 @@
-"""From demands and nodes to quotas: the case for the model, and what its solution says per queue and flavor."""
+"""Quotas for a cluster: what is asked for, what the hardware has, and what the solution says per queue and flavor."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import gcd
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from islander.cluster.queues import Cohort
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings, Shape
-from planner.models.quotas import Claim, Holder, QuotaCase, QuotaSolution, solve
+from planner.models.quota_case import QuotaCase
+from planner.models.quota_search import QuotaSolution, solve
 from planner.models.solve import OnProgress
 from planner.quota.baseline import Demands, demands_of, today_of
+from planner.quota.case import Pool, case_of, flavors_for, pools_of, shared_pools
 from planner.quota.flavors import FlavorPlan, flavor_plan
 from planner.quota.fleet import Fleet, most_gpus
 from planner.quota.membership import Membership
 from planner.quota.options import QuotaOptions
 from planner.quota.policy_file import QuotaPolicy
-from planner.quota.rooms import Kind, Room
+from planner.quota.recommendation import COHORT, QUEUE, Guarantee, Missing, Place, Recommendation
+from planner.quota.rooms import Kind
 from planner.quota.teams import QueueDemand, ReplicaDemand
-
-QUEUE, COHORT = "ClusterQueue", "Cohort"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Pods of one shape that a holder's guaranteed replicas have on a node."""
-
-    node: str
-    shape: Shape
-    pods: int
-
-
-@dataclass(frozen=True, slots=True)
-class Guarantee:
-    """What one holder gets in one flavor.
-
-    Attributes
-    ----------
-    kind
-        ClusterQueue, or Cohort for a pool that its members share.
-    island
-        GPUs that the quota comes in multiples of.
-    today
-        GPUs of nominal quota now; None when the flavor is new to the holder.
-    nominal
-        GPUs of nominal quota that are recommended.
-    baseline
-        GPUs of baselines that are in it.
-    replicas
-        (demand, replicas) that the quota is for.
-    """
-
-    kind: str
-    name: str
-    flavor: str
-    resource: str
-    island: int
-    today: int | None
-    nominal: int
-    baseline: int
-    replicas: tuple[tuple[ReplicaDemand, int], ...]
-    places: tuple[Place, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Replicas of a baseline that no quota can be given for."""
-
-    queue: str
-    demand: ReplicaDemand
-    replicas: int
-
-
-@dataclass(frozen=True, slots=True)
-class Recommendation:
-    """Quotas, and what they stand on.
-
-    Attributes
-    ----------
-    demands
-        As they were solved: islands that no hardware has are no longer asked for.
-    kinds
-        Kinds of replicas, which the patterns of rooms count.
-    rooms, sizes
-        Room of each usable node, and the most GPUs that replicas of the kinds asked for take there.
-    gone
-        The nodes that may fail, on which nothing is placed.
-    reserve
-        (shape, pods asked for, pods kept) of the reserve.
-    """
-
-    demands: tuple[QueueDemand, ...]
-    flavors: FlavorPlan
-    fleet: Fleet
-    kinds: tuple[Kind, ...]
-    rooms: Mapping[str, Room]
-    sizes: Mapping[str, int]
-    gone: frozenset[str]
-    guarantees: tuple[Guarantee, ...]
-    missing: tuple[Missing, ...]
-    reserve: tuple[tuple[Shape, int, int], ...]
-    reserved: tuple[Place, ...]
-    solution: QuotaSolution
-    warnings: tuple[str, ...]
-
-    def placeable(self, flavors: Collection[int], without: Collection[str] = ()) -> int:
-        """Return the most GPUs that replicas of the kinds asked for take on the nodes of some flavors."""
-        wanted = set(flavors)
-        return sum(
-            size
-            for name, size in self.sizes.items()
-            if name not in without and not wanted.isdisjoint(self.fleet.flavors_of[name])
-        )
-
-    def biggest_of(self, flavor: int) -> frozenset[str]:
-        """Return the one node of a flavor that holds most GPUs of replicas."""
-        return self.fleet.biggest(self.sizes, flavor, 1)
-
-    def most_on_one_node(self) -> int:
-        """Return the most GPUs of replicas that are lost with one node."""
-        return max(self.sizes.values(), default=0)
 
 
 def recommend(
@@ -139,8 +38,8 @@ def recommend(
     rooms = fleet.rooms(kinds)
     sizes = {name: most_gpus(room, kinds) for name, room in rooms.items()}
     gone = frozenset(n for f in range(len(plan.flavors)) for n in fleet.biggest(sizes, f, options.spare))
-    pools = _pools(snapshot, settings, plan)
-    case = _case(snapshot, settings, asked.queues, pools, plan, fleet, kinds, reserve, rooms, gone)
+    pools = shared_pools(snapshot, settings, plan)
+    case = case_of(snapshot, settings, asked.queues, pools, plan, fleet, kinds, reserve, rooms, gone)
     solution = solve(case, options.limits, on_progress)
     return Recommendation(
         demands=asked.queues,
@@ -176,26 +75,6 @@ def membership_of(snapshot: ClusterSnapshot, policy: QuotaPolicy | None) -> Memb
     if policy is None:
         return Membership.of(snapshot, {pod.namespace: pod.namespace for pod in snapshot.pods})
     return Membership.of(snapshot, {name: team.queue for team in teams for name in team.namespaces})
-
-
-def pools_of(snapshot: ClusterSnapshot, settings: PolicySettings) -> dict[str, dict[tuple[str, str], int]]:
-    """Return what cohorts share of their own, by name and (flavor, GPU resource)."""
-    found: dict[str, dict[tuple[str, str], int]] = {}
-    for cohort in snapshot.cohorts:
-        own = _today_of_cohort(cohort, settings)
-        if own:
-            found[cohort.name] = own
-    return found
-
-
-def _today_of_cohort(cohort: Cohort, settings: PolicySettings) -> dict[tuple[str, str], int]:
-    return {
-        (flavor.flavor, quota.resource): quota.nominal
-        for group in cohort.resource_groups
-        for flavor in group.flavors
-        for quota in flavor.resources
-        if quota.resource in settings.gpu_resources
-    }
 
 
 def _with_what_exists(
@@ -243,11 +122,6 @@ def _with_what_exists(
     return Demands(tuple(queues), tuple(warnings)), replace(plan, of_queue=of_queue), reserve
 
 
-def flavors_for(demand: ReplicaDemand, flavors: Iterable[int], plan: FlavorPlan) -> tuple[int, ...]:
-    """Return those of a queue's flavors that replicas may use."""
-    return tuple(f for f in flavors if plan.flavors[f].offers(demand.product))
-
-
 def _kinds(queues: Sequence[QueueDemand], reserve: Mapping[Shape, int]) -> tuple[Kind, ...]:
     """Return a kind per shape; its CPU and memory are those of the hungriest replica of that shape."""
     cpu: defaultdict[Shape, int] = defaultdict(int)
@@ -260,111 +134,11 @@ def _kinds(queues: Sequence[QueueDemand], reserve: Mapping[Shape, int]) -> tuple
     return tuple(Kind(shape, cpu[shape], memory[shape]) for shape in sorted(cpu))
 
 
-@dataclass(frozen=True, slots=True)
-class _Pool:
-    """Quota that a cohort shares of its own; `total` also counts what is in a flavor that is replaced."""
-
-    name: str
-    flavors: tuple[int, ...]
-    today: Mapping[int, int]
-    total: int
-
-
-def _pools(snapshot: ClusterSnapshot, settings: PolicySettings, plan: FlavorPlan) -> tuple[_Pool, ...]:
-    index = {(flavor.name, flavor.resource): i for i, flavor in enumerate(plan.flavors)}
-    found = []
-    for name, today in sorted(pools_of(snapshot, settings).items()):
-        own: dict[int, int] = {}
-        total = 0
-        for (flavor, resource), gpus in today.items():
-            becomes = [index[new, resource] for new in plan.replaced.get(flavor, ()) if (new, resource) in index]
-            if (flavor, resource) in index:
-                own[index[flavor, resource]] = gpus
-            else:
-                own |= dict.fromkeys(becomes, 0)
-            total += gpus if becomes or (flavor, resource) in index else 0
-        if own:
-            found.append(_Pool(name, tuple(own), own, total))
-    return tuple(found)
-
-
-def _case(
-    snapshot: ClusterSnapshot,
-    settings: PolicySettings,
-    queues: Sequence[QueueDemand],
-    pools: Sequence[_Pool],
-    plan: FlavorPlan,
-    fleet: Fleet,
-    kinds: tuple[Kind, ...],
-    reserve: Mapping[Shape, int],
-    rooms: Mapping[str, Room],
-    gone: Collection[str],
-) -> QuotaCase:
-    kind_of = {kind.shape: s for s, kind in enumerate(kinds)}
-    known = {queue.name: queue for queue in snapshot.cluster_queues}
-    holders, claims = [], []
-    for h, demand in enumerate(queues):
-        flavors = plan.of_queue[demand.queue]
-        index = {(plan.flavors[f].name, plan.flavors[f].resource): f for f in flavors}
-        today, in_use = dict.fromkeys(flavors, 0), dict.fromkeys(flavors, 0)
-        if demand.queue in known:
-            queue = known[demand.queue]
-            today |= {index[key]: gpus for key, gpus in today_of(queue, settings).items() if key in index}
-            for usage in queue.reservation or queue.usage:
-                if (usage.flavor, usage.resource) in index:
-                    in_use[index[usage.flavor, usage.resource]] = usage.total
-        whole = demand.island * -(-sum(today.values()) // demand.island)
-        limit = demand.most if demand.most is None or demand.limited else max(whole, demand.most)
-        holders.append(
-            Holder(
-                name=demand.queue,
-                island=demand.island,
-                weight=demand.weight,
-                flavors=flavors,
-                today=today,
-                in_use=in_use,
-                wanted=demand.most,
-                limit=limit,
-            )
-        )
-        claims += [
-            Claim(
-                holder=h,
-                kind=kind_of[replicas.shape],
-                pods=replicas.pods,
-                flavors=flavors_for(replicas, flavors, plan) if replicas.fits else (),
-                baseline=replicas.baseline,
-                most=replicas.most if demand.limited else None,
-            )
-            for replicas in demand.replicas
-        ]
-    for pool in pools:
-        island = _island_of_pool(pool, queues, plan)
-        shape = next((kind.shape for kind in kinds if kind.shape.gpus == island), Shape(1, island=False))
-        total = sum(pool.today.values())
-        holders.append(Holder(pool.name, shape.gpus, float(max(1, total)), pool.flavors, pool.today, {}, total, total))
-        claims.append(Claim(len(holders) - 1, kind_of[shape], 1, pool.flavors))
-    return QuotaCase(
-        flavors=len(plan.flavors),
-        kinds=kinds,
-        classes=fleet.classes(rooms, kinds, gone),
-        holders=tuple(holders),
-        claims=tuple(claims),
-        reserve={kind_of[shape]: pods for shape, pods in reserve.items()},
-    )
-
-
-def _island_of_pool(pool: _Pool, queues: Sequence[QueueDemand], plan: FlavorPlan) -> int:
-    """Return the GPUs that a shared pool comes in: what every queue that may use its flavors can cut into replicas."""
-    islands = [queue.island for queue in queues if set(plan.of_queue[queue.queue]) & set(pool.flavors)]
-    return gcd(*islands) if islands else 1
-
-
 def _guarantees(
     snapshot: ClusterSnapshot,
     settings: PolicySettings,
     queues: Sequence[QueueDemand],
-    pools: Sequence[_Pool],
+    pools: Sequence[Pool],
     plan: FlavorPlan,
     case: QuotaCase,
     solution: QuotaSolution,

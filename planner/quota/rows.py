@@ -12,7 +12,7 @@ from islander.policy.settings import PolicySettings
 from planner.plan_words import amount
 from planner.quota.amounts import amount_text
 from planner.quota.plan import Amount, Change, QueueRow, WitnessPods
-from planner.quota.recommend import COHORT, QUEUE, Guarantee, Place, Recommendation
+from planner.quota.recommendation import COHORT, QUEUE, Guarantee, Place, Recommendation
 from planner.quota.target import Target
 from planner.quota.teams import QueueDemand
 

@@ -27,7 +27,7 @@ from planner.quota.capacity import is_gpu_resource
 from planner.quota.companions import CPU, MEMORY, PerGpu, companion
 from planner.quota.flavors import API_VERSION, FlavorPlan
 from planner.quota.limits import Limits, cohorts_of, limits_of
-from planner.quota.recommend import COHORT, QUEUE, Guarantee, Recommendation
+from planner.quota.recommendation import COHORT, QUEUE, Guarantee, Recommendation
 from planner.quota.teams import QueueDemand
 
 # Kueue counts every resource that a pod asks for, so a queue has to name these even if only GPUs are scarce.

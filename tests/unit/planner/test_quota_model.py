@@ -9,19 +9,9 @@ import pytest
 
 from islander.policy.settings import Shape
 from planner.models.light_ortools import cp_model
-from planner.models.quotas import (
-    BASELINE,
-    GUARANTEED,
-    RULES,
-    Claim,
-    Holder,
-    QuotaCase,
-    build,
-    nothing,
-    solve,
-    steps_of,
-    terms_of,
-)
+from planner.models.quota_case import Claim, Holder, QuotaCase, steps_of
+from planner.models.quota_search import nothing, solve
+from planner.models.quotas import BASELINE, GUARANTEED, RULES, build, terms_of
 from planner.options import SolveLimits
 from planner.quota.rooms import Kind, NodeClass
 
