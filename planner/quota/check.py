@@ -6,28 +6,20 @@ Codes I1 to I10 are the promises of a plan, V1 to V19 the rules that its files m
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from math import gcd, lcm
-from typing import Any
 
-import msgspec
-import yaml
-
-from islander.cluster.queues import ClusterQueue, Cohort, LocalQueue, Quota, ResourceFlavor
+from islander.cluster.queues import ClusterQueue, Cohort, Quota
 from islander.cluster.snapshot import ClusterSnapshot
-from islander.kube.parse import MalformedObject, parse_object
 from islander.policy.settings import PolicySettings, Shape
 from planner.plan import PlanVerdict, SnapshotFacts, Violation
 from planner.quota.amounts import amount_of
-from planner.quota.capacity import FlavorCapacity, capacities
-from planner.quota.membership import Membership
-from planner.quota.plan import Amount, QueueRow, QuotaPlan, TeamRow, WitnessPods
-from planner.quota.rooms import Kind, Remains, Room, gpus_of_pattern, holds, largest_patterns
+from planner.quota.capacity import FlavorCapacity
+from planner.quota.judge import Judge
+from planner.quota.plan import Amount, QueueRow, QuotaPlan, WitnessPods
+from planner.quota.rooms import Kind, Room, gpus_of_pattern, holds, largest_patterns
 from planner.quota.validation import manifests_of, violations
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_KUSTOMIZATION = "kustomization.yaml"
 _QUEUE, _COHORT = "ClusterQueue", "Cohort"
 
 
@@ -46,114 +38,12 @@ def check_quota(
     known_capacities
         Of the plan's flavors, when they have been counted on this very snapshot before.
     """
-    judge = _Judge(plan, snapshot, settings, known_capacities)
+    judge = Judge(plan, snapshot, settings, known_capacities)
     found = [violation for rule in _RULES for violation in rule(judge)]
     warnings = []
     if known_capacities is None and SnapshotFacts.of(snapshot, settings).hash != plan.snapshot.hash:
         warnings.append("the plan was made for another snapshot")
     return PlanVerdict(valid=not found, violations=list(dict.fromkeys(found)), warnings=warnings)
-
-
-@dataclass(frozen=True, slots=True)
-class _Documents:
-    """The objects in the files of a plan."""
-
-    bodies: tuple[dict[str, Any], ...]
-    queues: Mapping[str, ClusterQueue]
-    cohorts: Mapping[str, Cohort]
-    flavors: Mapping[str, ResourceFlavor]
-    doors: tuple[LocalQueue, ...]
-    broken: tuple[str, ...]
-
-
-def _documents(plan: QuotaPlan) -> _Documents:
-    bodies: list[dict[str, Any]] = []
-    broken: list[str] = []
-    for name, text in plan.files.items():
-        if name == _KUSTOMIZATION:
-            continue
-        try:
-            bodies += [body for body in yaml.load_all(text, Loader=_Loader) if body is not None]
-        except yaml.YAMLError as problem:
-            broken.append(f"{name}: {problem}")
-    values = []
-    for body in bodies:
-        try:
-            values.append(parse_object(msgspec.json.encode(body)))
-        except (MalformedObject, TypeError) as problem:
-            broken.append(str(problem))
-    return _Documents(
-        bodies=tuple(bodies),
-        queues={value.name: value for value in values if isinstance(value, ClusterQueue)},
-        cohorts={value.name: value for value in values if isinstance(value, Cohort)},
-        flavors={value.name: value for value in values if isinstance(value, ResourceFlavor)},
-        doors=tuple(value for value in values if isinstance(value, LocalQueue)),
-        broken=tuple(broken),
-    )
-
-
-@dataclass(slots=True)
-class _Judge:
-    """The plan, the cluster, and what both say about each other."""
-
-    plan: QuotaPlan
-    snapshot: ClusterSnapshot
-    settings: PolicySettings
-    known: Sequence[FlavorCapacity] | None
-    documents: _Documents = field(init=False)
-    offers: dict[str, FlavorCapacity] = field(init=False)
-    kinds: tuple[Kind, ...] = field(init=False)
-    rooms: dict[str, Room] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.documents = _documents(self.plan)
-        doors = self.documents.doors
-        future = {} if self.snapshot.cluster_queues else {door.namespace: door.cluster_queue for door in doors}
-        named = {(door.namespace, door.name): door.cluster_queue for door in doors}
-        membership = Membership.of(self.snapshot, future, named)
-        resources = {row.name: row.resource for row in self.plan.flavors}
-        there = {flavor.name: flavor for flavor in self.snapshot.resource_flavors} | dict(self.documents.flavors)
-        flavors = [there[name] for name in resources if name in there]
-        counted = self.known
-        if counted is None:
-            counted = capacities(self.snapshot, self.settings, 0, (), flavors, membership)
-        self.offers = {found.flavor: found for found in counted if found.resource == resources.get(found.flavor)}
-        self.kinds = _kinds(self.plan)
-        held = {pod for found in self.offers.values() for pod, _ in found.held_outside}
-        nodes = {node.name: node for node in self.snapshot.nodes}
-        self.rooms = {}
-        for found in self.offers.values():
-            for place in found.nodes:
-                pods = self.snapshot.pods_by_node.get(place.name, ())
-                outside = [p for p in pods if p.key in held or not p.spec.requests.count(found.resource)]
-                self.rooms[place.name] = Remains.of(nodes[place.name], outside, found.resource).room(self.kinds)
-
-    @property
-    def gpu_rows(self) -> Iterator[QueueRow]:
-        """The rows of GPUs that stay or come."""
-        return (row for row in self.plan.queues if row.island and row.nominal.new is not None)
-
-    @property
-    def teams_of(self) -> Mapping[str, list[TeamRow]]:
-        """The teams by queue."""
-        found: defaultdict[str, list[TeamRow]] = defaultdict(list)
-        for team in self.plan.teams:
-            found[team.queue].append(team)
-        return found
-
-
-def _kinds(plan: QuotaPlan) -> tuple[Kind, ...]:
-    cpu: defaultdict[Shape, int] = defaultdict(int)
-    memory: defaultdict[Shape, int] = defaultdict(int)
-    for team in plan.teams:
-        shape = Shape(team.gpus, team.island)
-        cpu[shape] = max(cpu[shape], team.cpu_milli)
-        memory[shape] = max(memory[shape], team.memory_bytes)
-    witness = [pods for row in plan.queues for pods in row.witness]
-    for pods in (*witness, *(pods for reserve in plan.reserve for pods in reserve.witness)):
-        cpu[Shape(pods.gpus, pods.island)] += 0
-    cpu[Shape(1, island=False)] += 0
-    return tuple(Kind(shape, cpu[shape], memory[shape]) for shape in sorted(cpu))
 
 
 def _number(amount: Amount) -> int:
@@ -164,7 +54,7 @@ def _where(row: QueueRow) -> str:
     return f"{row.kind}/{row.name} {row.flavor}"
 
 
-def sums_are_placeable(judge: _Judge) -> Iterator[Violation]:
+def sums_are_placeable(judge: Judge) -> Iterator[Violation]:
     """I1: for every flavor, the sum of nominal quotas and reserve <= usable GPUs without the nodes that may fail."""
     sums: Counter[str] = Counter()
     for row in judge.gpu_rows:
@@ -179,7 +69,7 @@ def sums_are_placeable(judge: _Judge) -> Iterator[Violation]:
             yield Violation(flavor.name, "I1", f"its rows add up to {sums[flavor.name]}, not {flavor.nominal.new}")
 
 
-def all_are_placed_at_once(judge: _Judge) -> Iterator[Violation]:
+def all_are_placed_at_once(judge: Judge) -> Iterator[Violation]:
     """I2: the witness of every row is its nominal quota in replicas of its teams, and all fit on the nodes together."""
     index = {kind.shape: s for s, kind in enumerate(judge.kinds)}
     on_node: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(judge.kinds))
@@ -212,7 +102,7 @@ def all_are_placed_at_once(judge: _Judge) -> Iterator[Violation]:
             yield Violation(node, "I2", f"the node does not hold {shapes} at the same time")
 
 
-def guarantees_survive(judge: _Judge) -> Iterator[Violation]:
+def guarantees_survive(judge: Judge) -> Iterator[Violation]:
     """I2: with nodes that may fail, no witness uses the biggest of its flavor, and no other node is bigger."""
     if not judge.plan.survive_nodes:
         return
@@ -236,7 +126,7 @@ def _most(room: Room, kinds: tuple[Kind, ...]) -> int:
     return max((gpus_of_pattern(pattern, kinds) for pattern in largest_patterns(room, kinds)), default=0)
 
 
-def amounts_are_whole_islands(judge: _Judge) -> Iterator[Violation]:
+def amounts_are_whole_islands(judge: Judge) -> Iterator[Violation]:
     """I3: nominal, borrowing and lending are multiples of what all replicas of the queue are cut from."""
     for row in judge.gpu_rows:
         sizes = {team.gpus * team.pods for team in judge.teams_of[row.name] if team.fits}
@@ -251,7 +141,7 @@ def amounts_are_whole_islands(judge: _Judge) -> Iterator[Violation]:
                 yield Violation(_where(row), "I3", f"{name} {amount} is no multiple of {island}")
 
 
-def baselines_are_guaranteed(judge: _Judge) -> Iterator[Violation]:
+def baselines_are_guaranteed(judge: Judge) -> Iterator[Violation]:
     """I4: for every team, guaranteed replicas + those named as missing >= baseline; they fill the nominal quota."""
     missing: Counter[tuple[str, str, int]] = Counter()
     for unmet in judge.plan.unmet:
@@ -269,7 +159,7 @@ def baselines_are_guaranteed(judge: _Judge) -> Iterator[Violation]:
             yield Violation(queue, "I4", f"replicas fill {filled} of {nominal[queue]} GPUs")
 
 
-def baselines_are_not_lent(judge: _Judge) -> Iterator[Violation]:
+def baselines_are_not_lent(judge: Judge) -> Iterator[Violation]:
     """I5: for every row with a cohort, nominal - lending >= baseline; a queue that is alone lends to nobody."""
     queues = [row for row in judge.gpu_rows if row.kind == _QUEUE and row.cohort]
     shared = Counter((row.cohort, row.flavor) for row in queues)
@@ -280,7 +170,7 @@ def baselines_are_not_lent(judge: _Judge) -> Iterator[Violation]:
             yield Violation(_where(row), "I5", f"{lending} of {nominal} may be lent, {row.baseline} are baseline")
 
 
-def companions_suffice(judge: _Judge) -> Iterator[Violation]:
+def companions_suffice(judge: Judge) -> Iterator[Violation]:
     """I7: for every queue, the quota of CPU and memory >= what the guaranteed replicas ask for, as far as known."""
     for queue, teams in judge.teams_of.items():
         for resource, one in (("cpu", "cpu_milli"), ("memory", "memory_bytes")):
@@ -291,7 +181,7 @@ def companions_suffice(judge: _Judge) -> Iterator[Violation]:
                 yield Violation(queue, "I7", f"{resource} for {offered} is less than {need} of its replicas")
 
 
-def shrinking_is_said(judge: _Judge) -> Iterator[Violation]:
+def shrinking_is_said(judge: Judge) -> Iterator[Violation]:
     """I8: a queue whose quota shrinks below what it holds is named in the warnings."""
     held: Counter[tuple[str, str, str]] = Counter()
     for queue in judge.snapshot.cluster_queues:
@@ -304,7 +194,7 @@ def shrinking_is_said(judge: _Judge) -> Iterator[Violation]:
             yield Violation(_where(row), "I8", "it shrinks below what it holds, and no warning says so")
 
 
-def files_say_what_rows_say(judge: _Judge) -> Iterator[Violation]:
+def files_say_what_rows_say(judge: Judge) -> Iterator[Violation]:
     """I10: the files hold objects that read back as the new amounts of the rows."""
     for broken in judge.documents.broken:
         yield Violation("files", "I10", broken)
@@ -332,7 +222,7 @@ def _quota(holder: ClusterQueue | Cohort | None, flavor: str, resource: str) -> 
     return next(found, None)
 
 
-def files_keep_the_rules(judge: _Judge) -> Iterator[Violation]:
+def files_keep_the_rules(judge: Judge) -> Iterator[Violation]:
     """V1 to V19: the files break no rule that today's objects do not break in the same place."""
     before = manifests_of(judge.snapshot)
     complete = frozenset(judge.snapshot.kinds)
