@@ -21,6 +21,7 @@ from planner.source import Source
 from planner.verbs import read_source, warn, wrote_document, wrote_table
 
 PROPOSED, NOT_IN_FULL, INTERRUPTED = 2, 3, 130
+_NO_ANSWER = "no-answer-in-time"
 _INTERRUPTED_WARNING = "the search was interrupted"
 # Tables for people end here; -o wide shows everything.
 _ROWS_SHOWN = 40
@@ -52,6 +53,9 @@ def plan_quotas(
     warn(plan.warnings, terminal)
     if file is not None:
         write_plan(plan, file)
+    if directory is not None and plan.outcome == _NO_ANSWER:
+        terminal.note(f"nothing is written to {directory}: there was no answer in time; see --time-limit")
+        directory = None
     if directory is not None:
         write_files(plan, directory)
     show(plan, terminal, output)
@@ -119,7 +123,7 @@ def exit_code(plan: QuotaPlan, *, detailed: bool) -> int:
         return INTERRUPTED
     if not detailed:
         return 0
-    if plan.unmet:
+    if plan.unmet or plan.outcome == _NO_ANSWER:
         return NOT_IN_FULL
     return PROPOSED if plan.proposes else 0
 

@@ -16,7 +16,7 @@ from planner.output import yaml_text
 from planner.quota.flavors import API_VERSION
 from planner.quota.sources import Key
 from planner.quota.target import Target
-from planner.quota.yaml_edits import Map, commented, put_groups, renamed
+from planner.quota.yaml_edits import Map, commented, put_groups, renamed, unshared
 
 FLAVORS, TOPOLOGIES, COHORTS, QUEUES = "flavors.yaml", "topologies.yaml", "cohorts.yaml", "queues.yaml"
 KUSTOMIZATION = "kustomization.yaml"
@@ -56,7 +56,7 @@ def _base(kind: str, namespace: str, name: str, manifest: str, sources: Mapping[
     """Return an object to change: as its file writes it, as the snapshot keeps it, or new."""
     source = sources.get((kind, namespace, name))
     if source is not None:
-        body: Map = deepcopy(source)
+        body: Map = unshared(deepcopy(source))
     elif manifest:
         body = commented(json.loads(manifest))
     else:

@@ -180,7 +180,8 @@ class QuotaPlan(Struct, frozen=True, rename="camel"):
     id
         Hash of the content without `id` and times: the same cluster and policy give the same id.
     outcome
-        plan; nothing-to-do; infeasible when a baseline has no room.
+        plan; nothing-to-do; infeasible when a baseline has no place; no-answer-in-time when the search ended before it
+        was known which baselines have one, and the quotas are none to be applied.
     survive_nodes
         Nodes of each flavor that may fail; the witness uses none of the biggest ones.
     queues

@@ -11,7 +11,8 @@ from ruamel.yaml.comments import CommentedMap
 
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings
-from planner.models.solve import SOLVER_NAME, SOLVER_VERSION, OnProgress
+from planner.models.quotas import BASELINE
+from planner.models.solve import SOLVER_NAME, SOLVER_VERSION, OnProgress, SolveStatus
 from planner.plan import SnapshotFacts, SolverFacts
 from planner.plan_words import amount
 from planner.quota.check import check_quota
@@ -99,7 +100,11 @@ def plan_quota(
 
 
 def _with_outcome(plan: QuotaPlan) -> QuotaPlan:
-    outcome = "infeasible" if plan.unmet else "plan" if plan.proposes else "nothing-to-do"
+    baselines = next((phase for phase in plan.solver.phases if phase.name == BASELINE), None)
+    if baselines is not None and baselines.status != SolveStatus.OPTIMAL:
+        outcome = "no-answer-in-time"
+    else:
+        outcome = "infeasible" if plan.unmet else "plan" if plan.proposes else "nothing-to-do"
     return structs.replace(plan, outcome=outcome)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from copy import deepcopy
 from typing import Any
 
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -25,6 +26,23 @@ def commented(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return CommentedSeq(commented(part) for part in value)
     return value
+
+
+def unshared(body: Map) -> Map:
+    """Return an object in which no part stands in two places, as aliases of YAML make it: one may change alone."""
+    _unshare(body, {id(body)})
+    return body
+
+
+def _unshare(part: Any, seen: set[int]) -> None:
+    pairs = list(part.items()) if isinstance(part, MutableMapping) else list(enumerate(part))
+    for key, child in pairs:
+        if not isinstance(child, MutableMapping | MutableSequence):
+            continue
+        if id(child) in seen:
+            child = part[key] = deepcopy(child)
+        seen.add(id(child))
+        _unshare(child, seen)
 
 
 def renamed(spec: Map, old: str, new: str) -> None:

@@ -22,6 +22,8 @@ def headline(plan: QuotaPlan) -> str:
     """Return in one sentence what comes of the plan."""
     gpu_rows = [row for row in plan.queues if row.island or row.nominal.new is None]
     changed = sum(row.changes for row in plan.queues)
+    if plan.outcome == "no-answer-in-time":
+        return f"No answer within {plan.solver.time_limit_seconds:g} s: do not apply these quotas."
     if plan.unmet:
         missing = sum(unmet.missing for unmet in plan.unmet)
         return f"{amount(missing, 'replica')} of the baselines {'has' if missing == 1 else 'have'} no place."

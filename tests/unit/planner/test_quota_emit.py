@@ -216,6 +216,37 @@ def test_snapshots_without_manifests_give_whole_objects_too():
     assert documents(found, "flavors.yaml")["f"]["spec"] == {"nodeLabels": {"pool": "x"}, "topologyName": "racks"}
 
 
+def test_an_alias_in_yaml_does_not_tie_two_quotas_together(plan):
+    """Both flavors share one list of quotas; 16 and 4 GPUs are there."""
+    product = "nvidia.com/gpu.product"
+    nodes_of_two = several(
+        *(yaml.safe_dump(node_object(name)) for name in "ab"),
+        yaml.safe_dump(node_object("c", gpus=4, product="NVIDIA-A100-SXM4-80GB")),
+    )
+    flavor = (
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: %s}\nspec: {nodeLabels: {%s: %s}}\n"
+    )
+    queue = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: team}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [nvidia.com/gpu]
+    flavors:
+    - name: h100
+      resources: &all [{name: nvidia.com/gpu, nominalQuota: 8}]
+    - name: a100
+      resources: *all
+"""
+    h100 = flavor % ("h100", product, "NVIDIA-H100-80GB-HBM3")
+    a100 = flavor % ("a100", product, "NVIDIA-A100-SXM4-80GB")
+    found = plan(several(nodes_of_two, h100, a100, queue), policy="teams: []")
+    flavors = documents(found, "queues.yaml")["team"]["spec"]["resourceGroups"][0]["flavors"]
+    assert [flavor["resources"][0]["nominalQuota"] for flavor in flavors] == [16, 4]
+
+
 def test_sources_of_a_file_that_is_no_yaml_are_none(tmp_path: Path):
     (tmp_path / "a.json").write_text('{"apiVersion": "kueue.x-k8s.io/v1beta2"}')
     (tmp_path / "b.yaml").write_text("kueue.x-k8s.io/v1: [")

@@ -14,6 +14,8 @@ from ruamel.yaml import YAML
 from islander.cluster import names
 from islander.cluster.snapshot_json import encode_snapshot
 from planner.cli import main
+from planner.models import quota_search
+from planner.models.light_ortools import cp_model
 from tests.builders import H100, a_cluster_queue, a_flavor, a_node, a_pod, a_snapshot, quotas
 
 POLICY = """\
@@ -143,6 +145,23 @@ def test_a_plan_file_is_judged_by_check(capsys, files, tmp_path):
     verdict = json.loads(capsys.readouterr().out)
     assert {violation["code"] for violation in verdict["violations"]} == {"I10"}
     assert any("was changed after it was made" in warning for warning in verdict["warnings"])
+
+
+def test_without_an_answer_in_time_nothing_is_written(capsys, files, tmp_path, monkeypatch):
+    """The solver gives up before it knows which baselines have a place."""
+
+    def gives_up(solver, model, report=None):
+        solver.solve(model)
+        return cp_model.UNKNOWN, False
+
+    monkeypatch.setattr(quota_search, "until_stopped", gives_up)
+    folder = tmp_path / "quota"
+    words = ["--snapshot", files["cluster"], "--policy", files["policy"], "--output-dir", str(folder)]
+    code, out, err = run(capsys, *words, "--detailed-exitcode")
+    assert code == 3
+    assert out.startswith("No answer within 10 s: do not apply these quotas.")
+    assert "nothing is written" in err
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(
