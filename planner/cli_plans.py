@@ -44,8 +44,6 @@ plans = typer.Typer(
     ),
 )
 
-plans.command(short_help="Kueue quotas that can really be placed.", epilog=QUOTA_EPILOG)(quota)
-
 PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="File that `plan ... --output-file` wrote; - is stdin.")]
 
 
@@ -154,6 +152,7 @@ plans.command(
         "PROGRAM plan mig --demand demand.yaml --snapshot cluster.json -o yaml --output-dir layouts",
     ),
 )(mig)
+plans.command(short_help="Kueue quotas that can really be placed.", epilog=QUOTA_EPILOG)(quota)
 
 
 def check(

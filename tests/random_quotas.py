@@ -205,7 +205,7 @@ def _policy(random: Random) -> QuotaPolicy:
 
 
 def applied(files: dict[str, str], snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    """The cluster once the files of a plan are applied, and where queues are new, the pods started again through them."""
+    """The cluster once the files of a plan are applied; where queues are new, pods were started again through them."""
     bodies = [body for name, text in files.items() if name != "kustomization.yaml" for body in yaml.safe_load_all(text)]
     values = [parsed(body) for body in bodies]
     held = {queue.name: queue for queue in snapshot.cluster_queues}
