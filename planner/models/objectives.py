@@ -11,6 +11,9 @@ from planner.models.light_ortools import cp_model
 from planner.models.patterns import capacity_of, capacity_of_count
 from planner.models.variables import Case, MoveVars, nodes_left_at, restarting_pods
 
+# So many moves a GPU of the lowest priority is about worth.
+GPU_GUIDES = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
@@ -26,6 +29,8 @@ class Term:
         The tier of demand whose admission it counts.
     first
         True of what is admitted, and of what is disturbed for it, tier by tier.
+    guide
+        What one of it is about worth while a good start is looked for; 0 where that is no matter.
     """
 
     name: str
@@ -35,6 +40,7 @@ class Term:
     at_most: int | None = None
     tier: int | None = None
     first: bool = False
+    guide: int = 0
 
 
 def terms_of(case: Case, v: MoveVars) -> tuple[Term, ...]:
@@ -43,17 +49,19 @@ def terms_of(case: Case, v: MoveVars) -> tuple[Term, ...]:
     terms: list[Term] = []
     for tier, priority in enumerate(case.classes.tiers):
         admitted = _admitted(case, v, tier)
-        terms.append(Term(f"GPUs admitted at priority {priority}", "GPUs", True, admitted, tier=tier, first=True))
+        worth = GPU_GUIDES * (len(case.classes.tiers) - tier)
+        name = f"GPUs admitted at priority {priority}"
+        terms.append(Term(name, "GPUs", True, admitted, tier=tier, first=True, guide=worth))
         if tier + 1 < len(case.classes.tiers):
             below = len(case.classes.tiers) - tier - 1
             moved = _moved_of_rank(case.classes.types, leaving, below)
             name = f"replicas moved above priority {case.classes.tiers[tier + 1]}"
-            terms.append(Term(name, "moves", False, moved, first=True))
+            terms.append(Term(name, "moves", False, moved, first=True, guide=1))
     if case.options.empty_nodes:
         parts, already = _empty_nodes(case, v)
         most = already + case.options.empty_nodes
         terms.append(Term("empty nodes", "nodes", True, parts, at_most=most))
-    terms.append(Term("replicas moved", "moves", False, tuple(part for parts in leaving for part in parts)))
+    terms.append(Term("replicas moved", "moves", False, tuple(part for parts in leaving for part in parts), guide=1))
     if case.options.spare_nodes:
         terms.append(Term("empty nodes kept", "nodes", True, _empty_nodes(case, v)[0]))
     terms.append(Term("replicas without an island", "replicas", False, _linkless(case, v)))

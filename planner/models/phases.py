@@ -20,7 +20,14 @@ Expression = cp_model.LinearExprT
 LEAST_SECONDS = 0.2
 # No phase but the last takes more than this share of what is left.
 SHARE_OF_PHASE = 0.6
+# The start that is to be good for all of them takes no more than this share of all time.
+SHARE_OF_BEGIN = 0.4
+START = "a good start"
+# It need not be the best one.
+GAP_OF_BEGIN = 0.003
 TIE_SECONDS = 3.0
+# Of several workers one begins alone, for this share of the time.
+SHARE_OF_ONE = 0.4
 # Objectives are weighted into one only while the sum stays far from where floating point numbers lose whole ones.
 MOST_JOINT = 10**10
 
@@ -37,6 +44,9 @@ class Objective:
         True when it is tried together with those before it first: the first objectives are then often proved at once.
     known
         A bound that holds for reasons that the model does not know.
+    guide
+        What one more is about worth beside the other objectives: a solution that is good by that sum is found sooner
+        than one that is good by the first objective alone, and is a good start for all.
     """
 
     name: str
@@ -46,6 +56,7 @@ class Objective:
     tie: bool = False
     joint: bool = False
     known: int | None = None
+    guide: int = 0
 
     def of(self, values: Mapping[int, int]) -> int:
         """Return the value of a solution, given by index of the variables."""
@@ -107,8 +118,13 @@ def optimise(
     phases: list[Phase] = []
     search = _Search(model, variables, dict(start), limits, on_progress)
     try:
-        together = _together(objectives)
-        if len(together) > 1:
+        search.begin([objective for objective in objectives if objective.guide])
+        for objective in objectives:
+            if not search.is_at_limit(objective) or len(phases) + 1 == len(objectives):
+                break
+            phases.append(search.phase(objective, last=False))
+        together = _together(objectives[len(phases) :])
+        if len(together) > 1 and not search.interrupted:
             phases += search.joint(together)
         for number in range(len(phases), len(objectives)):
             if search.interrupted:
@@ -147,6 +163,14 @@ class _Search:
     def __post_init__(self) -> None:
         self.began = time.monotonic()
 
+    def begin(self, objectives: Sequence[Objective]) -> None:
+        """Look for a good start for all phases."""
+        if len(objectives) > 1:
+            whole = sum((o.guide if o.maximise else -o.guide) * o.expression() for o in objectives)
+            seconds = max(LEAST_SECONDS, self.limits.time_limit_seconds * SHARE_OF_BEGIN)
+            self.model.maximize(whole)
+            self._solve_with(1, seconds, START, None, gap=GAP_OF_BEGIN)
+
     def joint(self, objectives: Sequence[Objective]) -> list[Phase]:
         """Look for what is best by all objectives in their order at once; no phases where that is not proved."""
         began = time.monotonic()
@@ -181,7 +205,7 @@ class _Search:
         """Look for the best by one objective, and fix what was reached."""
         began = time.monotonic()
         limit, bound_of_first, self.bound_of_first = objective.limit(), self.bound_of_first, None
-        if not objective.parts or objective.of(self.best) == limit:
+        if self.is_at_limit(objective):
             value = self._fix(objective)
             return Phase(objective.name, value, value, SolveStatus.OPTIMAL.value, 0.0)
         seconds = self._share(last=last)
@@ -196,6 +220,10 @@ class _Search:
         spent = round(time.monotonic() - began, 3)
         return Phase(objective.name, value, best_known + 0.0, status.value, spent)
 
+    def is_at_limit(self, objective: Objective) -> bool:
+        """Return whether the best solution so far cannot be bettered by an objective."""
+        return not objective.parts or objective.of(self.best) == objective.limit()
+
     def _share(self, *, last: bool) -> float:
         left = max(LEAST_SECONDS, self.limits.time_limit_seconds - (time.monotonic() - self.began))
         return left if last else max(LEAST_SECONDS, left * SHARE_OF_PHASE)
@@ -208,24 +236,43 @@ class _Search:
         return float(value)
 
     def _solve(
-        self, expression: Expression, maximise: bool, seconds: float, name: str, told: Callable[[float], float]
+        self, expression: Expression, maximise: bool, seconds: float, name: str, told: Callable[[float], float] | None
     ) -> tuple[SolveStatus, float | None]:
-        """Keep the best solution by an expression, and return the status and the bound, None when there is none."""
-        # The method has no types of its own.
-        cast("Callable[[], None]", self.model.clear_hints)()
-        for variable in self.variables:
-            self.model.add_hint(variable, self.best[variable.index])
+        """Keep the best solution by an expression, and return the status and the bound, None when there is none.
+
+        One worker begins alone: it needs half the processor time of several, which share what the machine has left.
+        """
         if maximise:
             self.model.maximize(expression)
         else:
             self.model.minimize(expression)
+        began = time.monotonic()
+        status, bound = SolveStatus.UNKNOWN, None
+        if self.limits.workers > 1:
+            status, bound = self._solve_with(1, seconds * SHARE_OF_ONE, name, told)
+        if status is not SolveStatus.OPTIMAL and not self.interrupted:
+            left = max(LEAST_SECONDS, seconds - (time.monotonic() - began))
+            again, bound_again = self._solve_with(self.limits.workers, left, name, told)
+            bounds = [known for known in (bound, bound_again) if known is not None]
+            bound = (min if maximise else max)(bounds, default=None)
+            status = again if again is not SolveStatus.UNKNOWN else status
+        return status, bound
+
+    def _solve_with(
+        self, workers: int, seconds: float, name: str, told: Callable[[float], float] | None, *, gap: float = 0.0
+    ) -> tuple[SolveStatus, float | None]:
+        # The method has no types of its own.
+        cast("Callable[[], None]", self.model.clear_hints)()
+        for variable in self.variables:
+            self.model.add_hint(variable, self.best[variable.index])
         solver = cp_model.CpSolver()
         solver.parameters.max_time_in_seconds = seconds
-        solver.parameters.num_workers = self.limits.workers
+        solver.parameters.num_workers = workers
         solver.parameters.random_seed = self.limits.seed
+        solver.parameters.relative_gap_limit = gap
         # Trying out what follows from single variables costs these models more than it saves.
         solver.parameters.cp_model_probing_level = 0
-        report = None if self.on_progress is None else _Reporter(name, told, self.on_progress)
+        report = None if self.on_progress is None or told is None else _Reporter(name, told, self.on_progress)
         code, self.interrupted = until_stopped(solver, self.model, report)
         status = STATUS.get(code)
         if status is None or status is SolveStatus.INFEASIBLE:

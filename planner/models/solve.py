@@ -194,7 +194,7 @@ def _objective(case: Case, term: Term, model: cp_model.CpModel, values: Mapping[
         model.add(reached <= total(parts))
         parts = ((reached, 1),)
     known = None if term.tier is None else _most_admitted(case, term.tier)
-    return Objective(term.name, parts, term.maximise, joint=term.first, known=known)
+    return Objective(term.name, parts, term.maximise, joint=term.first, known=known, guide=term.guide)
 
 
 def _most_admitted(case: Case, tier: int) -> int:

@@ -48,7 +48,7 @@ NOTHING_YET = (
     "planner.models.solve.terms_of",
 )
 PROPOSED = (
-    "planner.models.solve.until_stopped",
+    "planner.models.phases.until_stopped",
     "planner.models.solve.named",
     "planner.solution.sequence",
     "planner.solution.carry_out",
