@@ -51,11 +51,12 @@ def unmet_of(missing: Missing, found: Recommendation) -> Unmet:
     gpus = missing.replicas * demand.gpus
     island = f"an island of {demand.shape.gpus}" if demand.shape.island else amount(demand.shape.gpus, "GPU")
     flavors = [f for f in plan.of_queue[missing.queue] if plan.flavors[f].offers(demand.product)]
+    gone = [name for name in found.gone if set(flavors) & set(found.fleet.flavors_of[name])]
     if not flavors:
         cure = f"no flavor has nodes of product {demand.product}" if demand.product else "no flavor has GPU nodes"
     else:
         names = ", ".join(plan.flavors[f].name for f in flavors)
-        lost = f" with {len(found.gone)} nodes lost" if found.gone else ""
+        lost = f" with {amount(len(gone), 'node')} lost" if gone else ""
         cure = f"{names} has no room for {amount(gpus, 'GPU')} more in such replicas{lost}"
     return Unmet(
         team=demand.team,
@@ -99,6 +100,7 @@ def flavors_of(found: Recommendation, snapshot: ClusterSnapshot, settings: Polic
     for guarantee in found.guarantees:
         after[guarantee.flavor, guarantee.resource] += guarantee.nominal
     rows = []
+    used = {index for indices in found.flavors.of_queue.values() for index in indices}
     for i, flavor in enumerate(found.flavors.flavors):
         capacity = found.fleet.capacities[i]
         biggest = sorted(name for name in found.gone if i in found.fleet.flavors_of[name])
@@ -107,7 +109,7 @@ def flavors_of(found: Recommendation, snapshot: ClusterSnapshot, settings: Polic
                 name=flavor.name,
                 resource=flavor.resource,
                 products=list(flavor.products),
-                new=flavor.new,
+                new=flavor.new and i in used,
                 arithmetic=capacity.arithmetic,
                 usable=capacity.usable,
                 placeable=found.placeable({i}),
