@@ -9,6 +9,7 @@ from pathlib import Path
 from islander.policy.settings import PolicySettings
 from planner.console import Terminal
 from planner.errors import PlannerError
+from planner.interruption import Interruption, end_beside_a_solver
 from planner.mig.demand_file import read_demand
 from planner.mig.options import MigOptions, wanted_profile
 from planner.mig.plan import MigPlan
@@ -22,7 +23,6 @@ from planner.solve_progress import SolveProgress
 from planner.source import Source
 from planner.verbs import read_source, warn, wrote_document, wrote_table
 
-_INTERRUPTED_WARNING = "the search was interrupted"
 # Tables for people end here; -o wide shows everything.
 _ROWS_SHOWN = 20
 
@@ -67,16 +67,24 @@ def plan_to_cut(
     detailed: bool = False,
 ) -> int:
     """Print a `MigPlan`, write it and its files where asked, and return the exit code."""
-    # The solver takes long to load; every other verb does without it.
-    from planner.mig.planning import plan_mig
-
-    snapshot = read_source(source, terminal)
+    stop = Interruption()
     try:
-        with SolveProgress(terminal) as progress:
-            plan = plan_mig(snapshot, PolicySettings(), options, datetime.now(UTC), progress)
+        snapshot = read_source(source, terminal)
+        with stop.by_ctrl_c():
+            # The solver takes long to load; every other verb does without it.
+            from planner.mig.planning import plan_mig
+
+            with SolveProgress(terminal) as progress:
+                plan = plan_mig(snapshot, PolicySettings(), options, datetime.now(UTC), progress, stop)
+            _show_plan(plan, terminal, output, file, folder)
     except KeyboardInterrupt:
-        terminal.note("interrupted before any plan was found")
+        terminal.note("interrupted before any plan was written")
+        end_beside_a_solver(INTERRUPTED)
         return INTERRUPTED
+    return INTERRUPTED if stop.asked else exit_code(plan, detailed=detailed)
+
+
+def _show_plan(plan: MigPlan, terminal: Terminal, output: Format, file: Path | None, folder: Path | None) -> None:
     warn(plan.warnings, terminal)
     if file is not None:
         write_plan(plan, file)
@@ -88,13 +96,10 @@ def plan_to_cut(
         elif not wrote_table(showing.gpu_table(plan, wide=True), terminal, output):
             print_plan(plan, terminal, wide=output is Format.WIDE)
     _tell_what_next(plan, terminal, file, folder)
-    return exit_code(plan, detailed=detailed)
 
 
 def exit_code(plan: MigPlan, *, detailed: bool) -> int:
     """Return the exit code that a plan ends with."""
-    if any(warning.startswith(_INTERRUPTED_WARNING) for warning in plan.warnings):
-        return INTERRUPTED
     if not detailed:
         return 0
     if plan.unmet or plan.outcome in ("infeasible", "no-answer-in-time"):

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.reasons import MoveCode
 from islander.policy.settings import PolicySettings
+from planner.interruption import Interruption
 from planner.mig.cautions import cautions
 from planner.mig.check import check_mig_plan
 from planner.mig.demands import Demands, demands_of
@@ -36,7 +37,7 @@ from planner.mig.plan import (
 from planner.mig.problem import Problem, problem_of
 from planner.mig.suggest import suggestions
 from planner.mig.unmet import unmet_demand
-from planner.models.mig_choice import Chosen, propose
+from planner.models.mig_choice import Chosen, nothing_cut, propose
 from planner.models.solve import SOLVER_NAME, SOLVER_VERSION, OnProgress, SolveStatus
 from planner.moves import VALID_MINUTES, InvariantError
 from planner.plan import SnapshotFacts, SolverFacts
@@ -62,6 +63,7 @@ def plan_mig(
     options: MigOptions,
     now: datetime,
     progress: OnProgress | None = None,
+    stop: Interruption | None = None,
 ) -> MigPlan:
     """Return the plan for a snapshot.
 
@@ -71,6 +73,8 @@ def plan_mig(
         When the plan is made; the plan carries it and does not depend on it.
     progress
         Called with every better solution while the solver runs.
+    stop
+        Ends the search when it is asked; then the best plan found so far is returned, and its warnings say so.
 
     Raises
     ------
@@ -79,20 +83,25 @@ def plan_mig(
     InvariantError
         The plan does not pass `check_mig_plan`.
     """
+    stop = stop or Interruption()
     fleet = Fleet.of(snapshot, options)
     demands = demands_of(snapshot, fleet, settings, options)
     reach = max((demand.priority for demand in demands.instances if not demand.running), default=None)
     may_leave = drainable(snapshot, fleet, settings, reach, allowed=options.allow_drain)
-    solution = _solve(snapshot, settings, options, fleet, demands, may_leave, progress)
-    unmet = unmet_demand(
-        fleet,
-        solution.problem,
-        solution.chosen,
-        options.limits,
-        None if options.allow_drain else _with_drains(snapshot, fleet, settings, demands, reach),
-    )
-    plan = _plan(snapshot, settings, options, now, fleet, demands, solution, unmet)
+    solution = _solve(snapshot, settings, options, fleet, demands, may_leave, stop, progress)
+    looser = None if options.allow_drain else _with_drains(snapshot, fleet, settings, demands, reach)
+
+    def planned(found: _Solution) -> MigPlan:
+        unmet = unmet_demand(fleet, found.problem, found.chosen, options.limits, stop, looser)
+        return _plan(snapshot, settings, options, now, fleet, demands, found, unmet)
+
+    plan = planned(solution)
     verdict = check_mig_plan(plan, snapshot, settings, options)
+    if not verdict.valid and solution.chosen.reached.status is not SolveStatus.OPTIMAL:
+        # Without proof of which pods fit today their GPUs may be cut; then none is.
+        chosen = nothing_cut(solution.problem)
+        plan = planned(replace(solution, chosen=chosen, names=named(solution.problem, chosen), drains=DrainPlan()))
+        verdict = check_mig_plan(plan, snapshot, settings, options)
     if not verdict.valid:
         first = verdict.violations[0]
         raise InvariantError(f"the plan does not pass its own check: {first.code} {first.step} {first.message}")
@@ -115,6 +124,7 @@ def _solve(
     fleet: Fleet,
     demands: Demands,
     may_leave: Drainable,
+    stop: Interruption,
     progress: OnProgress | None,
 ) -> _Solution:
     """Choose, and choose again without the drains of pods for which there is no other GPU."""
@@ -124,7 +134,7 @@ def _solve(
         left = options.limits.time_limit_seconds - (time.monotonic() - began)
         limits = replace(options.limits, time_limit_seconds=max(1.0, left) if attempt else left)
         problem = problem_of(fleet, demands, leaving)
-        chosen = propose(problem, limits, progress)
+        chosen = propose(problem, limits, stop, progress)
         names = named(problem, chosen)
         waiting = {node for _, node in names.waiting}
         drains = drain_plan(snapshot, fleet, settings, may_leave.judge, names.layouts, waiting)

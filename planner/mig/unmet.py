@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from islander.policy.reasons import MOVE_REASONS, MoveCode
+from planner.interruption import Interruption
 from planner.mig.demand import Demand, geometries_in, product_of
 from planner.mig.fleet import Fleet
 from planner.mig.plan import UnmetDemand
@@ -24,6 +25,7 @@ def unmet_demand(
     problem: Problem,
     chosen: Chosen,
     limits: SolveLimits,
+    stop: Interruption,
     with_drains: Callable[[], Problem] | None,
 ) -> list[UnmetDemand]:
     """Return what is missing of each demand, and the first looser condition that would bring more of it.
@@ -41,9 +43,9 @@ def unmet_demand(
     ]
     if not missing:
         return []
-    ignoring = most_met(problem, short) if problem.wholes else None
+    ignoring = most_met(problem, short, stop) if problem.wholes else None
     looser = with_drains() if with_drains is not None else None
-    drained = most_met(looser, short) if looser is not None and looser.sliced != problem.sliced else None
+    drained = most_met(looser, short, stop) if looser is not None and looser.sliced != problem.sliced else None
     status = {phase.name: phase.status for phase in chosen.reached.phases}
     found = []
     for d, demand, count in missing:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from planner.interruption import Interruption, SearchInterrupted
 from planner.mig.layouts import Counts
 from planner.mig.problem import Problem
 from planner.models.light_ortools import cp_model
@@ -52,25 +53,51 @@ class Chosen:
         return sum(count for d, _, _, count in self.serve if d == demand)
 
 
-def propose(problem: Problem, limits: SolveLimits, on_progress: OnProgress | None = None) -> Chosen:
-    """Return the best choice that the time allows; at worst nothing changes."""
-    as_is = _as_is(problem, limits)
+def propose(problem: Problem, limits: SolveLimits, stop: Interruption, on_progress: OnProgress | None = None) -> Chosen:
+    """Return the best choice that the time allows; at worst nothing changes.
+
+    Once `stop` is asked it is what was found by then.
+    """
+    as_is = _as_is(problem, limits, stop)
     case = Case(problem, as_is.needed)
     model, v = build(case)
     start = _unchanged(problem, v, as_is)
-    reached = optimise(model, list(v.all()), objectives_of(case, v), start, limits, on_progress)
     if as_is.interrupted:
-        reached = replace(reached, interrupted=True)
+        # Which GPUs pods wait for is not certain, so none is cut.
+        return _chosen(problem, v, as_is.needed, Reached(start, (), interrupted=True))
+    reached = _searched(model, v, objectives_of(case, v), start, limits, stop, on_progress)
     return _chosen(problem, v, as_is.needed, reached)
 
 
-def most_met(problem: Problem, limits: SolveLimits) -> Chosen:
+def nothing_cut(problem: Problem) -> Chosen:
+    """Return the choice in which every GPU stays as it is; nothing is proved of it."""
+    _, v = build(Case(problem))
+    return _chosen(problem, v, {}, Reached(_unchanged(problem, v, _AsIs()), (), interrupted=True))
+
+
+def most_met(problem: Problem, limits: SolveLimits, stop: Interruption) -> Chosen:
     """Return how much of each demand could be met, by priority, if pods that wait for whole GPUs did not count."""
     case = Case(problem)
     model, v = build(case)
     wanted = [o for o in objectives_of(case, v) if o.maximise and o.name.startswith(MET)]
-    reached = optimise(model, list(v.all()), wanted, _unchanged(problem, v, _AsIs()), limits)
+    reached = _searched(model, v, wanted, _unchanged(problem, v, _AsIs()), limits, stop, None)
     return _chosen(problem, v, {}, reached)
+
+
+def _searched(
+    model: cp_model.CpModel,
+    v: LayoutVars,
+    objectives: Sequence[Objective],
+    start: Mapping[int, int],
+    limits: SolveLimits,
+    stop: Interruption,
+    on_progress: OnProgress | None,
+) -> Reached:
+    try:
+        with stop.searching():
+            return optimise(model, list(v.all()), objectives, start, limits, on_progress)
+    except SearchInterrupted:
+        return Reached(start, (), interrupted=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +110,7 @@ class _AsIs:
     interrupted: bool = False
 
 
-def _as_is(problem: Problem, limits: SolveLimits) -> _AsIs:
+def _as_is(problem: Problem, limits: SolveLimits, stop: Interruption) -> _AsIs:
     """Find the waiting pods that fit as things are; the higher priority takes its room first."""
     priorities = sorted({need.priority for need in problem.wholes if not need.running}, reverse=True)
     if not priorities:
@@ -105,7 +132,7 @@ def _as_is(problem: Problem, limits: SolveLimits) -> _AsIs:
     ]
     short = replace(limits, time_limit_seconds=limits.time_limit_seconds * SHARE_OF_NEEDED)
     start = _unchanged(unchanged, v, _AsIs())
-    reached = optimise(model, list(v.all()), objectives, start, short)
+    reached = _searched(model, v, objectives, start, short, stop, None)
     return _AsIs(
         needed={t: round(phase.value) for t, phase in zip(priorities, reached.phases, strict=False)},
         nodes={key: reached.values[variable.index] for key, variable in v.nodes.items()},

@@ -14,11 +14,13 @@ from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings
 from planner.anonymize import anonymized
 from planner.errors import PlannerError
+from planner.interruption import Interruption
 from planner.mig.check import check_mig_plan
 from planner.mig.options import MigOptions, WantedModel, WantedProfile, wanted_profile
 from planner.mig.parted import read_parted
 from planner.mig.plan import GpuLayout, MigPlan
 from planner.mig.planning import plan_mig
+from planner.models.stoppable import until_stopped
 from tests.builders import H100, a_budget, a_container, a_node, a_pod, a_snapshot, a_workload, owned_by
 from tests.mig_builders import A30, A100, a_mig_node, a_mig_pod, owner_of
 
@@ -616,3 +618,27 @@ def test_an_anonymised_cluster_is_planned_like_the_original():
     assert hidden.cost == plan.cost
     assert [(g.index, g.after) for g in hidden.gpus] == [(g.index, g.after) for g in plan.gpus]
     assert sorted(n.code for n in hidden.not_targets) == sorted(n.code for n in plan.not_targets)
+
+
+@pytest.mark.parametrize("searches", range(12))
+def test_a_search_that_is_broken_off_gives_what_was_found_and_says_so(monkeypatch, searches):
+    """Wherever it is broken off, what comes out passes the judge, and pods that wait keep their GPUs."""
+    snapshot = a_snapshot(a_mig_node("a"), a_mig_node("b", gpus=4), a_pod("tp8", gpus=8, tp=8), *busy_beside_idle())
+    stop = Interruption()
+    done = 0
+
+    def broken_off(*arguments: Any) -> Any:
+        nonlocal done
+        done += 1
+        if done > searches and not stop.asked:
+            stop.ask()
+        return until_stopped(*arguments)
+
+    monkeypatch.setattr("planner.models.phases.until_stopped", broken_off)
+    wanted = MigOptions(profiles=(wanted_profile("1g.10gb=40"), wanted_profile("3g.40gb=1")), asked=True)
+    plan = plan_mig(snapshot, SETTINGS, wanted, NOW, stop=stop)
+    assert check_mig_plan(plan, snapshot, SETTINGS).valid
+    assert "a" not in plan.node_labels
+    if stop.asked:
+        assert told(plan, "the search was interrupted") or plan.solver.status == "optimal"
+        assert {unmet.code for unmet in plan.unmet} <= {"NO_ANSWER_IN_TIME", "ISLAND_NEEDED", "NO_GPU_TO_CUT"}

@@ -231,4 +231,4 @@ def test_ctrl_c_before_any_plan_ends_with_130(capsys, file, monkeypatch):
     monkeypatch.setattr("planner.mig.planning.plan_mig", interrupted)
     code, out, err = run(capsys, "plan", "mig", "--snapshot", file)
     assert (code, out) == (130, "")
-    assert "interrupted before any plan was found" in err
+    assert "interrupted before any plan was written" in err
