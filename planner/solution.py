@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,7 @@ from planner.plan import Phase
 from planner.problem import Demand, Problem
 from planner.pruning import pruned, with_room
 from planner.search import MAX_DEMANDS, Found, Search
+from planner.stepwise import Stepwise
 from planner.world import World
 
 # A problem of this size is searched wholly when the first proposal has no order.
@@ -84,27 +86,65 @@ def solve(
     """
     stop = stop or Interruption()
     began = time.monotonic()
-    proposal = None
+    # What was proposed before, and did not fit as a whole, comes first.
+    proposals: list[Proposal] = []
     try:
         with stop.searching():
-            proposal = _proposal(problem, world, options, mix, on_progress)
-            if not proposal.interrupted:
-                found = _in_order(problem, world, options, proposal, began, stop)
+            _propose(problem, world, options, mix, on_progress, proposals)
+            if not proposals[-1].interrupted:
+                found = _in_order(problem, world, options, proposals[-1], began, stop)
                 if found.status is not SolveStatus.OPTIMAL and not options.empty_nodes:
                     found = _pruned(problem, world, found)
+                    found = max(
+                        [found, *_other_ways(problem, world, options, proposals, found, began)], key=_worth(problem)
+                    )
                 return replace(found, interrupted=stop.asked and found.status is not SolveStatus.OPTIMAL)
     except SearchInterrupted:
         pass
-    return _cut_short(problem, world, options, proposal, began)
-
-
-def _cut_short(
-    problem: Problem, world: World, options: PlanOptions, proposal: Proposal | None, began: float
-) -> Solution:
-    """Return what is left of a search that somebody broke off: moves that find room one after the other."""
-    if proposal is None:
+    if not proposals:
         spent = time.monotonic() - began
         return _filled(problem, Solution((), (), world, (), SolveStatus.FEASIBLE, spent, interrupted=True))
+    return replace(_as_far_as_it_goes(problem, world, options, proposals[-1], began), interrupted=True)
+
+
+def _worth(problem: Problem) -> Callable[[Solution], tuple[int, ...]]:
+    """Return what solutions without proof are compared by: GPUs admitted tier by tier, then the fewest moves."""
+    tiers = sorted({demand.priority for demand in problem.demands}, reverse=True)
+    by_key = {demand.key: demand for demand in problem.demands}
+
+    def worth(found: Solution) -> tuple[int, ...]:
+        gpus: Counter[int] = Counter()
+        for key, _ in found.admits:
+            gpus[by_key[key].priority] += by_key[key].need.gpus
+        return (*(gpus[tier] for tier in tiers), -sum(len(unit.legs) for unit in found.units))
+
+    return worth
+
+
+def _other_ways(
+    problem: Problem,
+    world: World,
+    options: PlanOptions,
+    proposals: Sequence[Proposal],
+    found: Solution,
+    began: float,
+) -> list[Solution]:
+    """Return what comes of the proposals by themselves, and of none, where not all that was wanted is reached."""
+    places = {key for key, _ in found.admits}
+    short = [proposal for proposal in proposals if not proposal.admits.keys() <= places]
+    others = [_as_far_as_it_goes(problem, world, options, proposal, began) for proposal in short]
+    if len(places) < len(problem.demands) and options.max_moves is None and options.max_moves_per_workload is None:
+        made = Stepwise.of(problem, world)
+        phases = _phases_reached(problem, found.phases, made.units, {key for key, _ in made.admits})
+        stepwise = replace(found, units=tuple(made.units), admits=tuple(made.admits), world=made.world, phases=phases)
+        others.append(_pruned(problem, world, stepwise))
+    return others
+
+
+def _as_far_as_it_goes(
+    problem: Problem, world: World, options: PlanOptions, proposal: Proposal, began: float
+) -> Solution:
+    """Return the moves of a proposal that find room one after the other, and what then is admitted."""
     units = as_far_as_possible(problem, world, proposal.moves, proposal.turns)
     by_key = {demand.key: demand for demand in problem.demands}
     carried = carry_out(problem, world, units, {})
@@ -113,7 +153,7 @@ def _cut_short(
     places = with_room(carried[0], [(by_key[key], node) for key, node in sorted(proposal.admits.items())])
     carried = carry_out(problem, world, units, {demand.key: node for demand, node in places}) or carried
     spent = time.monotonic() - began
-    found = Solution(units, carried[1], carried[0], proposal.phases, SolveStatus.FEASIBLE, spent, interrupted=True)
+    found = Solution(units, carried[1], carried[0], proposal.phases, SolveStatus.FEASIBLE, spent)
     found = _filled(problem, found)
     return found if options.empty_nodes else _pruned(problem, world, found)
 
@@ -152,13 +192,22 @@ def _in_order(
     return _repaired(problem, world, options, proposal, began, left)
 
 
-def _proposal(
-    problem: Problem, world: World, options: PlanOptions, mix: DemandMix, on_progress: OnProgress | None
-) -> Proposal:
-    """Return a proposal; of a large problem with scarce CPU or memory one without these, if it fits all the same."""
+def _propose(
+    problem: Problem,
+    world: World,
+    options: PlanOptions,
+    mix: DemandMix,
+    on_progress: OnProgress | None,
+    proposals: list[Proposal],
+) -> None:
+    """Add proposals, the one to be carried out last.
+
+    Of a large problem with scarce CPU or memory one without these is tried first, if it fits all the same.
+    """
     classes = classes_for(problem, world, options)
     if not is_large(classes):
-        return propose(problem, world, options, mix, classes, on_progress)
+        proposals.append(propose(problem, world, options, mix, classes, on_progress))
+        return
     whole = options.limits.time_limit_seconds
     began = time.monotonic()
     for number in range(ROUGH_TRIES):
@@ -166,18 +215,16 @@ def _proposal(
         seconds = max(LEAST_SHARE * whole, SHARE_OF_ROUGH * (whole - (time.monotonic() - began)))
         limits = replace(options.limits, seed=options.limits.seed + number, time_limit_seconds=seconds)
         rough = propose_roughly(problem, world, options, mix, limits, on_progress)
-        try:
-            ordered = sequence(problem, world, rough.moves, rough.turns)
-            carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, rough.admits)
-        except SearchInterrupted:
-            return replace(rough, interrupted=True)
+        proposals.append(rough)
+        ordered = sequence(problem, world, rough.moves, rough.turns)
+        carried = None if isinstance(ordered, NoOrder) else carry_out(problem, world, ordered, rough.admits)
         if rough.interrupted or (carried is not None and len(carried[1]) == len(rough.admits)):
-            return rough
+            return
         if rough.status is not SolveStatus.OPTIMAL:
             break
     left = max(LEAST_SHARE * whole, whole - (time.monotonic() - began))
     rest = replace(options.limits, time_limit_seconds=left)
-    return propose_thinly(problem, world, options, mix, classes, rest, rough, on_progress)
+    proposals.append(propose_thinly(problem, world, options, mix, classes, rest, proposals[-1], on_progress))
 
 
 def carry_out(
