@@ -152,7 +152,7 @@ app.command(
     short_help="One HTML file for the review of a plan.",
     epilog=examples(
         "PROGRAM report plan.json --output-file plan.html",
-        "PROGRAM report plan.json --snapshot cluster.json > plan.html",
+        "PROGRAM report quota.json --snapshot cluster.json > quota.html",
     ),
 )(report)
 

@@ -19,7 +19,7 @@ from planner.options import PlanOptions
 from planner.output import Format
 from planner.pictures import NodePicture, pictures
 from planner.plan import MovePlan, PlanVerdict
-from planner.plan_file import AnyPlan, read_any_plan, read_plan, write_output, write_plan
+from planner.plan_file import AnyPlan, read_any_plan, write_output, write_plan
 from planner.plan_words import amount
 from planner.quota.plan import QuotaPlan
 from planner.render import moves as showing
@@ -197,10 +197,10 @@ def doubts(plan: AnyPlan, now: datetime) -> list[str]:
 
 
 def write_report(name: str, source: Source, terminal: Terminal, file: Path | None) -> None:
-    """Write the HTML report of a plan to a file, or to stdout."""
+    """Write the HTML report of a plan of any kind to a file, or to stdout."""
     from planner.render.report.page import report_html
 
-    plan = read_plan(name)
+    plan = read_any_plan(name)
     snapshot = None
     if named_source(source):
         snapshot = _cluster_beside(name, source, terminal)

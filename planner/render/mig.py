@@ -98,7 +98,7 @@ def gpu_table(plan: MigPlan, *, wide: bool = False, alike: bool = False) -> Tabl
     rows = []
     for gpus in groups.values():
         gpu = gpus[0]
-        row: tuple[str | Text, ...] = (gpu.node, _ranges([one.index for one in gpus]))
+        row: tuple[str | Text, ...] = (gpu.node, ranges([one.index for one in gpus]))
         row += (gpu.product,) if wide else ()
         drains = ", ".join(gpu.drains)
         row += (layout_text(gpu.before), layout_text(gpu.after), Text(drains or "-", style="yellow" if drains else ""))
@@ -111,16 +111,17 @@ def gpu_table(plan: MigPlan, *, wide: bool = False, alike: bool = False) -> Tabl
 def layout_text(layout: Sequence[PlacedInstance]) -> str:
     """Return a layout in counts: `3g.40gb + 4 x 1g.10gb`; `whole` for a GPU without instances."""
     counts = Counter(instance.profile for instance in layout)
-    ordered = sorted(counts.items(), key=lambda item: (-_size(item[0]), item[0]))
+    ordered = sorted(counts.items(), key=lambda item: (-profile_size(item[0]), item[0]))
     return " + ".join(f"{n} x {profile}" if n > 1 else profile for profile, n in ordered) or "whole"
 
 
-def _size(profile: str) -> int:
+def profile_size(profile: str) -> int:
+    """Return the compute slices that a profile's name tells, 0 when it tells none."""
     digits = profile.partition("g.")[0]
     return int(digits) if digits.isdigit() else 0
 
 
-def _ranges(indexes: Sequence[int]) -> str:
+def ranges(indexes: Sequence[int]) -> str:
     """Return indexes as people write them: `0-3,7`."""
     parts: list[list[int]] = []
     for index in sorted(indexes):

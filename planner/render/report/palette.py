@@ -18,6 +18,15 @@ class Colour:
     ink: str
 
 
+@dataclass(frozen=True, slots=True)
+class Legend:
+    """What a letter and its colour stand for."""
+
+    letter: str
+    meaning: str
+    colour: Colour
+
+
 # Ink: the one of black and white with the higher contrast (WCAG 2.1), at least 4.5 to 1 on every fill.
 OKABE_ITO = (
     Colour("#e69f00", _INK),

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from planner.pictures import Cell, Fate, NodePicture
 from planner.plan_words import amount
+from planner.render.report.drawing import CELL, GAP, PAD, Box, Drawing
 from planner.render.report.palette import Colour
 
-CELL, GAP, PAD = 26, 3, 2
 _WORDS = {
     Fate.STAYS: "stays",
     Fate.LEAVES: "moves away",
@@ -24,34 +24,13 @@ _NOBODY = {Fate.FREE: "", Fate.WITHDRAWN: "x"}
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """One cell: its left edge, the letter in it, its colour (None when nobody uses the GPU), what hovering shows."""
-
-    x: int
-    letter: str
-    colour: Colour | None
-    fate: str
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
-class Strip:
-    """A drawing of a node's GPUs, with the sentence that stands for it where it cannot be seen."""
-
-    width: int
-    height: int
-    boxes: tuple[Box, ...]
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
 class NodeRow:
     """A node before and after, and the changes in words."""
 
     name: str
     product: str
-    before: Strip
-    after: Strip
+    before: Drawing
+    after: Drawing
     changes: tuple[str, ...]
 
 
@@ -70,7 +49,7 @@ def node_row(picture: NodePicture, letters: Mapping[str, str], colours: Mapping[
     )
 
 
-def _strip(what: str, cells: Sequence[Cell], letters: Mapping[str, str], colours: Mapping[str, Colour]) -> Strip:
+def _strip(what: str, cells: Sequence[Cell], letters: Mapping[str, str], colours: Mapping[str, Colour]) -> Drawing:
     gpus = Counter(cell.pod for cell in cells)
     boxes = tuple(
         Box(
@@ -92,4 +71,4 @@ def _strip(what: str, cells: Sequence[Cell], letters: Mapping[str, str], colours
         if any(cell.fate is fate for cell in cells)
     ]
     width = 2 * PAD + max(len(cells) * (CELL + GAP) - GAP, 0)
-    return Strip(width, CELL + 2 * PAD, boxes, f"{what}: {', '.join(parts) or 'no GPU'}")
+    return Drawing(width, CELL + 2 * PAD, boxes, f"{what}: {', '.join(parts) or 'no GPU'}")
