@@ -9,20 +9,14 @@ from dataclasses import dataclass
 from typing import cast
 
 from planner.models.light_ortools import cp_model
+from planner.models.outcome import STATUS, OnProgress, Progress, SolveStatus
+from planner.models.phases import LEAST_SECONDS, SHARE_OF_PHASE
 from planner.models.quota_case import QuotaCase, steps_of
 from planner.models.quota_naming import named
 from planner.models.quotas import SHARES, QuotaVars, Term, build, terms_of
-from planner.models.solve import LEAST_SECONDS, SHARE_OF_PHASE, OnProgress, Progress, SolveStatus
 from planner.models.stoppable import until_stopped
 from planner.options import SolveLimits
 from planner.plan import Phase
-
-# There always is a solution: the one that is hinted. Whatever else comes is a mistake in the model.
-_STATUS: Mapping[object, SolveStatus] = {
-    cp_model.OPTIMAL: SolveStatus.OPTIMAL,
-    cp_model.FEASIBLE: SolveStatus.FEASIBLE,
-    cp_model.UNKNOWN: SolveStatus.UNKNOWN,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +133,9 @@ def _phase(
     solver.parameters.random_seed = limits.seed
     report = _Reporter(term, started, on_progress) if on_progress is not None else None
     code, interrupted = until_stopped(solver, model, report)
-    status = _STATUS.get(code)
-    if status is None:
+    status = STATUS.get(code)
+    if status is None or status is SolveStatus.INFEASIBLE:
+        # There always is a solution: the one that is hinted.
         raise RuntimeError(f"the model of phase {term.name!r} is not valid: {model.validate() or 'infeasible'}")
     spent = time.monotonic() - started
     found = dict(best)

@@ -11,8 +11,9 @@ from ruamel.yaml.comments import CommentedMap
 
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings
+from planner.models.outcome import OnProgress, SolveStatus
 from planner.models.quotas import BASELINE
-from planner.models.solve import SOLVER_NAME, SOLVER_VERSION, OnProgress, SolveStatus
+from planner.models.solve import SOLVER_NAME, SOLVER_VERSION
 from planner.plan import SnapshotFacts, SolverFacts
 from planner.plan_words import amount
 from planner.quota.check import check_quota

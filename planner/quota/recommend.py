@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings, Shape
+from planner.models.outcome import OnProgress
 from planner.models.quota_case import QuotaCase
 from planner.models.quota_search import QuotaSolution, solve
-from planner.models.solve import OnProgress
 from planner.quota.baseline import Demands, demands_of, today_of
 from planner.quota.case import Pool, case_of, flavors_for, pools_of, shared_pools
 from planner.quota.flavors import FlavorPlan, flavor_plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from islander.cluster.snapshot import ClusterSnapshot
-from planner.models.solve import SolveStatus
+from planner.models.outcome import SolveStatus
 from planner.plan_words import amount
 from planner.quota.recommendation import Recommendation
 from planner.quota.target import Target

@@ -147,6 +147,23 @@ def test_a_plan_file_is_judged_by_check(capsys, files, tmp_path):
     assert any("was changed after it was made" in warning for warning in verdict["warnings"])
 
 
+def test_ctrl_c_keeps_the_quotas_found_so_far_and_says_so(capsys, files, monkeypatch):
+    """It comes when baselines have their place, and the rest is not shared yet."""
+    searched = []
+
+    def interrupted(solver, model, report=None):
+        searched.append(model)
+        return solver.solve(model), len(searched) == 3
+
+    monkeypatch.setattr(quota_search, "until_stopped", interrupted)
+    code, out, err = run(capsys, "--snapshot", files["cluster"], "--policy", files["policy"], "-o", "json")
+    assert code == 130
+    assert "the search was interrupted: these are the best quotas found so far" in err
+    document = json.loads(out)
+    assert len(document["solver"]["phases"]) == 3
+    assert document["unmet"] == []
+
+
 def test_without_an_answer_in_time_nothing_is_written(capsys, files, tmp_path, monkeypatch):
     """The solver gives up before it knows which baselines have a place."""
 
