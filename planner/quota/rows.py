@@ -162,7 +162,7 @@ class _Reasons:
             lost = " when nodes fail" if self._spare else ""
             yield f"quotas add up to {sums.today}, {sums.placeable} can be placed{lost}"
         elif sums.today < sums.placeable and guarantee.today < guarantee.nominal:
-            yield f"{amount(sums.placeable - sums.today, 'GPU')} were in no quota"
+            yield f"{amount(sums.placeable - sums.today, 'GPU')} in no quota so far"
 
     def _why_beside(self, guarantee: Guarantee, old: Quota | None, new: Quota) -> str:
         if old is not None and old == new:
