@@ -188,7 +188,7 @@ def report(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Write one self-contained HTML file for the review of a plan of any kind, with the nodes as the cluster shows them."""
+    """Write one self-contained HTML file for the review of any plan, with the nodes as the cluster shows them."""
     from planner.plan_verbs import write_report
 
     log_to_stderr(verbose)

@@ -56,8 +56,10 @@ def proof(plan: QuotaPlan) -> str:
             return "Proved: no quotas place more of the baselines."
         return "Proved: no quotas share the rest better by the weights, and none that do change less."
     open_phases = [phase for phase in plan.solver.phases if abs(phase.value - phase.bound) > _CLOSE]
-    first = f": {open_phases[0].name} is {open_phases[0].value:g}, {open_phases[0].bound:g} is not ruled out"
-    return f"Not proved{first if open_phases else ''}."
+    if not open_phases:
+        return "Not proved: better quotas may exist."
+    first = open_phases[0]
+    return f"Not proved: {first.name} is {first.value:g}, {first.bound:g} is not ruled out."
 
 
 def identity_line(plan: QuotaPlan) -> str:

@@ -2,8 +2,6 @@
 
 import json
 import re
-from html.parser import HTMLParser
-from itertools import pairwise
 
 import pytest
 
@@ -14,41 +12,8 @@ from planner.render.report.page import report_html
 from planner.render.report.palette import OKABE_ITO
 from planner.render.report.waves import HEIGHT, MOST_BOXES, WIDTH, wave_graph
 from tests.builders import a_node, a_pod, a_snapshot
+from tests.html_page import HOSTILE, Page, check_structure
 from tests.plan_builders import a_plan, a_step, an_admission, move_story
-
-HOSTILE = "</title></svg><script>alert('x')</script>\"'><img src=http://evil.example/x onerror=alert(1)>&amp;{{ 7*7 }}"
-VOID = {"meta", "link", "br", "img"}
-
-
-class Page(HTMLParser):
-    """Tags, attributes and text of a page; fails on tags that are not closed."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.attributes, self.words, self._open = [], [], [], []
-        self.feed(html)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value) for name, value in attrs]
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value) for name, value in attrs]
-
-    def handle_endtag(self, tag):
-        assert self._open.pop() == tag, f"</{tag}> closes another tag"
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.words).split())
 
 
 def page(plan=None, snapshot=None):
@@ -112,21 +77,7 @@ def test_a_hostile_name_is_text_and_nothing_else():
 
 
 def test_structure_can_be_read_aloud():
-    found = page()
-    levels = [int(tag[1]) for tag in found.tags if re.fullmatch(r"h[1-6]", tag)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert ("html", "lang", "en") in found.attributes
-    heads = found.tags.count("th")
-    assert heads == sum(1 for tag, name, _ in found.attributes if (tag, name) == ("th", "scope"))
-    drawings = found.tags.count("svg")
-    assert drawings == sum(1 for entry in found.attributes if entry == ("svg", "role", "img"))
-    ids = [value for _, name, value in found.attributes if name == "id"]
-    assert len(ids) == len(set(ids))
-    for _, name, value in found.attributes:
-        if name == "aria-labelledby":
-            assert value in ids
+    check_structure(page())
 
 
 def test_hovering_a_cell_shows_the_replica():
