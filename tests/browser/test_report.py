@@ -1,19 +1,15 @@
 """The review page in a real browser: its numbers are the plan's, it loads nothing, it fits paper and phone."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
 from islander.cluster.snapshot_json import encode_snapshot
 from planner.cli import main
 from planner.demo import bundled
-from tests.browser.chromium import find_chromium, running
+from tests.browser.pages import ARTIFACTS, a_browser, contrast, number_of, texts
 
 pytestmark = pytest.mark.browser
-
-ARTIFACTS = Path(__file__).parents[2] / "artifacts"
 
 
 @pytest.fixture(scope="module")
@@ -35,24 +31,10 @@ def plan(folder):
 @pytest.fixture(scope="module")
 def browser(folder, tmp_path_factory):
     """A browser with the report open."""
-    program = find_chromium()
-    if program is None:
-        reason = "no Chromium: apt-get install chromium, or name one with CHROMIUM=..."
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"CI must not skip this: {reason}")
-        pytest.skip(reason)
-    with running(program, tmp_path_factory.mktemp("profile")) as found:
+    with a_browser(tmp_path_factory.mktemp("profile")) as found:
         found.set_view(1280, 900)
         found.open((folder / "report.html").as_uri())
         yield found
-
-
-def texts(browser, selector):
-    return browser.run(f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.innerText.trim())")
-
-
-def number_of(browser, selector):
-    return browser.run(f"document.querySelectorAll({json.dumps(selector)}).length")
 
 
 def test_the_numbers_on_the_page_are_those_of_the_plan_file(browser, plan):
@@ -130,15 +112,3 @@ def test_paper_is_white_and_shows_all(browser):
     assert cut == 0
     assert browser.pdf().startswith(b"%PDF-")
     browser.set_view(1280, 900)
-
-
-def contrast(one, other):
-    """Contrast of two colours as the browser names them (WCAG 2.1)."""
-
-    def light(colour):
-        parts = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
-        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    high, low = sorted((light(one), light(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)

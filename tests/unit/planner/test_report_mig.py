@@ -18,7 +18,7 @@ from planner.output import document_of
 from planner.render.report.mig_by_hand import mig_by_hand
 from planner.render.report.mig_strips import short_profile
 from planner.render.report.page import report_html
-from tests.builders import a_budget, a_node, a_pod, a_snapshot, a_workload, owned_by
+from tests.builders import a_pod, a_snapshot
 from tests.html_page import (
     HOSTILE,
     Page,
@@ -29,34 +29,16 @@ from tests.html_page import (
     hostile_keys,
 )
 from tests.mig_builders import A30, a_mig_node, a_mig_pod
+from tests.report_clusters import mig_cluster
 
 SETTINGS = PolicySettings()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def a_cluster():
-    """`one` is cut in part, `two` is in use but for one GPU that a movable pod has, `pool-*` are idle."""
-    notebook = a_workload("nb", namespace="labs", replicas=2)
-    return a_snapshot(
-        a_mig_node("one", gpus=2, cut={0: [("3g.40gb", 0, "search/embed"), ("1g.10gb", 4)]}, used={1: "chat/llama"}),
-        a_mig_node("two", gpus=2, used={0: "labs/nb-1", 1: "chat/coder"}),
-        a_mig_node("pool-1", gpus=2),
-        a_mig_node("pool-2", gpus=2),
-        a_mig_node("closed", gpus=2, unschedulable=True),
-        a_node("small", gpus=1, product="Tesla-T4"),
-        notebook,
-        a_budget("nb", namespace="labs", labels={"app": "nb"}),
-        a_mig_pod("embed", "3g.40gb", node="one", namespace="search"),
-        a_pod("llama", gpus=1, node="one", namespace="chat"),
-        a_pod("coder", gpus=1, node="two", namespace="chat"),
-        a_pod("nb-1", gpus=1, node="two", namespace="labs", owner=owned_by(notebook), labels={"app": "nb"}),
-    )
-
-
 def planned(*wanted, snapshot=None, **options):
     profiles = tuple(wanted_profile(text) for text in wanted or ("1g.10gb=30", "7g.80gb=3", "3g.40gb=1"))
     chosen = MigOptions(profiles=profiles, asked=True, allow_drain=True, **options)
-    return plan_mig(snapshot or a_cluster(), SETTINGS, chosen, NOW)
+    return plan_mig(snapshot or mig_cluster(), SETTINGS, chosen, NOW)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +48,7 @@ def plan():
 
 
 def page(plan, snapshot=None, *, alone=False):
-    return Page(report_html(plan, None if alone else snapshot or a_cluster(), SETTINGS))
+    return Page(report_html(plan, None if alone else snapshot or mig_cluster(), SETTINGS))
 
 
 def fuller(plan):

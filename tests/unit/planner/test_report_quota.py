@@ -10,7 +10,6 @@ import pytest
 from msgspec import structs
 
 from islander.cluster import names
-from islander.cluster.queues import LocalQueue
 from islander.policy.settings import PolicySettings
 from planner.output import document_of
 from planner.quota.options import QuotaOptions
@@ -19,7 +18,7 @@ from planner.quota.planning import plan_quota
 from planner.quota.policy_file import parse_policy
 from planner.render.report.page import report_html
 from planner.render.report.witness import held_by_owner
-from tests.builders import H100, a_cluster_queue, a_flavor, a_node, a_pod, a_snapshot, quotas
+from tests.builders import H100, a_cluster_queue, a_flavor, a_node, a_snapshot, quotas
 from tests.html_page import (
     HOSTILE,
     Page,
@@ -29,28 +28,10 @@ from tests.html_page import (
     hostile,
     hostile_keys,
 )
+from tests.report_clusters import PRODUCT, quota_cluster
 
 SETTINGS = PolicySettings()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-A100 = "NVIDIA-A100-SXM4-80GB"
-PRODUCT = names.GPU_PRODUCT
-
-
-def a_cluster():
-    """Five usable nodes of eight and one of four in two flavors; a cordoned node; three GPUs held outside Kueue."""
-    return a_snapshot(
-        *[a_node(f"h{number}") for number in range(5)],
-        a_node("cordoned", unschedulable=True),
-        a_node("small", product=A100, gpus=4),
-        a_flavor("h100", labels={PRODUCT: H100}),
-        a_flavor("a100", labels={PRODUCT: A100}),
-        a_cluster_queue("chat", quotas("h100", 30), cohort="gpu"),
-        a_cluster_queue("search", quotas("h100", 21), quotas("a100", 8), cohort="gpu"),
-        LocalQueue("chat", "chat", cluster_queue="chat"),
-        LocalQueue("search", "search", cluster_queue="search"),
-        a_pod("db-0", gpus=3, node="h0", namespace="data"),
-        a_pod("too-big", gpus=16, namespace="chat", labels={names.KUEUE_QUEUE: "chat"}),
-    )
 
 
 def planned(snapshot=None, *, chat=3, survive=1, reserve=1):
@@ -65,7 +46,7 @@ def planned(snapshot=None, *, chat=3, survive=1, reserve=1):
         "reserve": {"8": reserve},
     }
     parsed = parse_policy(json.dumps(policy), "teams.yaml")
-    return plan_quota(snapshot or a_cluster(), SETTINGS, QuotaOptions(parsed, None), NOW)
+    return plan_quota(snapshot or quota_cluster(), SETTINGS, QuotaOptions(parsed, None), NOW)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +56,7 @@ def plan():
 
 
 def page(plan, snapshot=None, *, alone=False):
-    return Page(report_html(plan, None if alone else snapshot or a_cluster(), SETTINGS))
+    return Page(report_html(plan, None if alone else snapshot or quota_cluster(), SETTINGS))
 
 
 def gpu_rows(plan):
