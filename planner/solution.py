@@ -39,6 +39,8 @@ BUFFERS = 3
 # One tangle is not searched longer than this.
 MOST_LOCAL_SECONDS = 3.0
 TOLERANCE = 1e-6
+# So the objectives begin that say what is admitted.
+ADMITTED = "GPUs admitted"
 # A large problem is proposed for so many times without regard to scarce CPU and memory.
 ROUGH_TRIES = 3
 # Each time takes at most this share of the time that is left, and is given at least that share of all.
@@ -94,56 +96,55 @@ def solve(
             if not proposals[-1].interrupted:
                 found = _in_order(problem, world, options, proposals[-1], began, stop)
                 if found.status is not SolveStatus.OPTIMAL and not options.empty_nodes:
-                    found = _pruned(problem, world, found)
-                    found = max(
-                        [found, *_other_ways(problem, world, options, proposals, found, began)], key=_worth(problem)
-                    )
+                    found = _pruned(problem, world, _best_way(problem, world, options, proposals, found, began))
                 return replace(found, interrupted=stop.asked and found.status is not SolveStatus.OPTIMAL)
     except SearchInterrupted:
         pass
     if not proposals:
         spent = time.monotonic() - began
         return _filled(problem, Solution((), (), world, (), SolveStatus.FEASIBLE, spent, interrupted=True))
-    return replace(_as_far_as_it_goes(problem, world, options, proposals[-1], began), interrupted=True)
+    found = replace(_as_far_as_it_goes(problem, world, proposals[-1], began), interrupted=True)
+    return found if options.empty_nodes else _pruned(problem, world, found)
 
 
-def _worth(problem: Problem) -> Callable[[Solution], tuple[int, ...]]:
-    """Return what solutions without proof are compared by: GPUs admitted tier by tier, then the fewest moves."""
-    tiers = sorted({demand.priority for demand in problem.demands}, reverse=True)
-    by_key = {demand.key: demand for demand in problem.demands}
-
-    def worth(found: Solution) -> tuple[int, ...]:
-        gpus: Counter[int] = Counter()
-        for key, _ in found.admits:
-            gpus[by_key[key].priority] += by_key[key].need.gpus
-        return (*(gpus[tier] for tier in tiers), -sum(len(unit.legs) for unit in found.units))
-
-    return worth
-
-
-def _other_ways(
+def _best_way(
     problem: Problem,
     world: World,
     options: PlanOptions,
     proposals: Sequence[Proposal],
     found: Solution,
     began: float,
-) -> list[Solution]:
-    """Return what comes of the proposals by themselves, and of none, where not all that was wanted is reached."""
-    places = {key for key, _ in found.admits}
-    short = [proposal for proposal in proposals if not proposal.admits.keys() <= places]
-    others = [_as_far_as_it_goes(problem, world, options, proposal, began) for proposal in short]
-    if len(places) < len(problem.demands) and options.max_moves is None and options.max_moves_per_workload is None:
+) -> Solution:
+    """Return the solution that admits most, of the one found, what the proposals give by themselves, and none of them.
+
+    Where it is proved that no more is admitted there is nothing to look for.
+    """
+    is_open = any(phase.name.startswith(ADMITTED) and phase.value < phase.bound - TOLERANCE for phase in found.phases)
+    if not (is_open or not found.phases) or len(found.admits) == len(problem.demands):
+        return found
+    ways = [found]
+    if options.max_moves is None and options.max_moves_per_workload is None:
         made = Stepwise.of(problem, world)
         phases = _phases_reached(problem, found.phases, made.units, {key for key, _ in made.admits})
-        stepwise = replace(found, units=tuple(made.units), admits=tuple(made.admits), world=made.world, phases=phases)
-        others.append(_pruned(problem, world, stepwise))
-    return others
+        ways.append(replace(found, units=tuple(made.units), admits=tuple(made.admits), world=made.world, phases=phases))
+        ways.extend(
+            _as_far_as_it_goes(problem, world, proposal, began)
+            for proposal in proposals
+            if time.monotonic() - began < options.limits.time_limit_seconds
+        )
+    return max(ways, key=lambda way: _admitted_gpus(problem, way))
 
 
-def _as_far_as_it_goes(
-    problem: Problem, world: World, options: PlanOptions, proposal: Proposal, began: float
-) -> Solution:
+def _admitted_gpus(problem: Problem, found: Solution) -> tuple[int, ...]:
+    """Return the GPUs that are admitted, by tier."""
+    gpus = Counter({demand.priority: 0 for demand in problem.demands})
+    by_key = {demand.key: demand for demand in problem.demands}
+    for key, _ in found.admits:
+        gpus[by_key[key].priority] += by_key[key].need.gpus
+    return tuple(gpus[tier] for tier in sorted(gpus, reverse=True))
+
+
+def _as_far_as_it_goes(problem: Problem, world: World, proposal: Proposal, began: float) -> Solution:
     """Return the moves of a proposal that find room one after the other, and what then is admitted."""
     units = as_far_as_possible(problem, world, proposal.moves, proposal.turns)
     by_key = {demand.key: demand for demand in problem.demands}
@@ -153,9 +154,7 @@ def _as_far_as_it_goes(
     places = with_room(carried[0], [(by_key[key], node) for key, node in sorted(proposal.admits.items())])
     carried = carry_out(problem, world, units, {demand.key: node for demand, node in places}) or carried
     spent = time.monotonic() - began
-    found = Solution(units, carried[1], carried[0], proposal.phases, SolveStatus.FEASIBLE, spent)
-    found = _filled(problem, found)
-    return found if options.empty_nodes else _pruned(problem, world, found)
+    return _filled(problem, Solution(units, carried[1], carried[0], proposal.phases, SolveStatus.FEASIBLE, spent))
 
 
 def _pruned(problem: Problem, world: World, found: Solution) -> Solution:

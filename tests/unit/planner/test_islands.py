@@ -15,7 +15,7 @@ from islander.policy.need import ContainerNeed, PodNeed
 from islander.policy.occupancy import GpuState, gpu_state
 from islander.policy.settings import DEFAULT_MIX, Topology
 from planner.models.alike import held, symmetries_at
-from planner.models.islands import kinder_with_more
+from planner.models.kinder import kinder_with_more
 from planner.models.symmetry import symmetries_of
 from planner.world import World
 from tests.builders import a_node, a_pod, a_report, a_snapshot

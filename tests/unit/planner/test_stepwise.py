@@ -31,7 +31,7 @@ def decided(snapshot: ClusterSnapshot) -> Stepwise:
 
 
 def crowded(*, wanted: int = 4, priority: int = 0, only_on: str = "") -> ClusterSnapshot:
-    """Nodes a and b have a replica of two and two free GPUs each, node c is full; `priority` is that of the replicas."""
+    """Nodes a and b have a replica of two and two free GPUs each, c is full; `priority` is that of the replicas."""
     pods = [
         a_replica(name, gpus, node, priority=priority)
         for name, gpus, node in (("x", 2, "a"), ("y", 2, "b"), ("z", 4, "c"))
