@@ -239,19 +239,16 @@ def _default(field: FieldInfo) -> str:
 
 def demo() -> str:
     """Return what the demo prints, as a block."""
-    command = [sys.executable, "-m", "planner", "demo", "--output-dir", "artifacts/demo"]
-    environment = os.environ | {"PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
-    told = subprocess.run(command, capture_output=True, check=True, env=environment, cwd=ROOT)  # noqa: S603 - our own program
+    told = _run(("demo", "--output-dir", "artifacts/demo"))
     return f"```\n{told.stdout.decode().strip()}\n```\n"
+
+
+MOVES_EXAMPLE = ("plan", "moves", "--snapshot", "docs/examples/cluster.json.gz")
 
 
 def example_plan() -> str:
     """Return the plan for the dump of a real cluster, as a block with its command."""
-    words = ["plan", "moves", "--snapshot", "docs/examples/cluster.json.gz"]
-    environment = os.environ | {"PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "planner", *words]
-    told = subprocess.run(command, capture_output=True, check=True, env=environment, cwd=ROOT)  # noqa: S603 - our own program
-    return f"```\n$ islander {' '.join(words)}\n{told.stdout.decode().strip()}\n```\n"
+    return _told(MOVES_EXAMPLE)
 
 
 MIG_EXAMPLE = ("plan", "mig", "--snapshot", "docs/examples/mig.json.gz")
@@ -263,9 +260,14 @@ def _run(words: typing.Sequence[str]) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(command, capture_output=True, check=True, env=environment, cwd=ROOT)  # noqa: S603 - our own program
 
 
+def _told(words: typing.Sequence[str]) -> str:
+    """Return what a command prints, as a block with the command."""
+    return f"```\n$ islander {' '.join(words)}\n{_run(words).stdout.decode().strip()}\n```\n"
+
+
 def mig_plan() -> str:
     """Return a plan of MIG layouts, as a block with its command."""
-    return f"```\n$ islander {' '.join(MIG_EXAMPLE)}\n{_run(MIG_EXAMPLE).stdout.decode().strip()}\n```\n"
+    return _told(MIG_EXAMPLE)
 
 
 def mig_files() -> str:
@@ -295,7 +297,7 @@ def quota_policy() -> str:
 
 def quota_plan() -> str:
     """Return a plan of quotas, as a block with its command."""
-    return f"```\n$ islander {' '.join(QUOTA_EXAMPLE)}\n{_run(QUOTA_EXAMPLE).stdout.decode().strip()}\n```\n"
+    return _told(QUOTA_EXAMPLE)
 
 
 def quota_files() -> str:
@@ -318,7 +320,7 @@ def quota_keys() -> str:
 
 # What is written into a page, marker by marker.
 PAGES: dict[str, tuple[Callable[[], str], ...]] = {
-    "README.md": (demo, example_plan),
+    "README.md": (demo, example_plan, mig_plan, mig_files, quota_plan, quota_files),
     "docs/codes.md": (codes,),
     "docs/configuration.md": (configuration,),
     "docs/hardware.md": (hardware,),
