@@ -3,55 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, permutations
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 
-from islander.cluster.pod import Pod
 from islander.cluster.snapshot import ClusterSnapshot
-from islander.policy.fit import Unfit
-from islander.policy.need import PodNeed, need_of
-from islander.policy.reasons import MOVE_REASONS, REASONS, Code, MoveCode
+from islander.policy.need import need_of
+from islander.policy.reasons import Code, MoveCode
 from islander.policy.settings import PolicySettings
+from planner.arrivals import Arrival, after, refusal, refused
 from planner.options import PlanOptions
 from planner.parts import connected_parts
-from planner.plan import Admission, Cost, MovePlan, PlanVerdict, SnapshotFacts, Step, Violation
+from planner.plan import Admission, MovePlan, PlanVerdict, SnapshotFacts, Step
+from planner.plan_figures import Findings, check_figures, check_groups_of_demands, check_limits
 from planner.problem import Demand, Method, Problem, is_waiting, problem_of
 from planner.world import World
-
-# All orders of so many arrivals on one node are tried; of more, each one is first once.
-_MOST_PERMUTED = 4
-_MINUTES_OFF = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrival:
-    """A pod that comes to a node; `origin` is where it still holds its GPUs, empty for a pod that waited."""
-
-    step: str
-    pod: Pod
-    need: PodNeed
-    node: str
-    origin: str = ""
-
-    @property
-    def stays(self) -> bool:
-        return self.node == self.origin
-
-
-@dataclass(slots=True)
-class _Findings:
-    """What is wrong, each thing once."""
-
-    found: list[Violation] = field(default_factory=list)
-    _seen: set[Violation] = field(default_factory=set)
-
-    def add(self, step: str, code: Code | MoveCode, message: str) -> None:
-        sentence = REASONS[code].sentence if isinstance(code, Code) else MOVE_REASONS[code].sentence
-        violation = Violation(step, code.value, f"{message}: {sentence}")
-        if violation not in self._seen:
-            self._seen.add(violation)
-            self.found.append(violation)
 
 
 def check_plan(
@@ -77,11 +43,11 @@ def check_plan(
     # A pod that waits no more is a finding about its admission.
     pods = tuple(key for key in allowed.pods if key in waiting)
     problem = problem_of(snapshot, settings, replace(allowed, pods=pods))
-    findings = _Findings()
+    findings = Findings()
     replay = _Replay(plan, snapshot, settings, problem, findings)
-    _check_figures(plan, findings)
-    _check_limits(plan, problem, allowed, findings)
-    _check_groups_of_demands(plan, problem, findings)
+    check_figures(plan, findings)
+    check_limits(plan, problem, allowed, findings)
+    check_groups_of_demands(plan, problem, findings)
     replay.run()
     if not allowed.empty_nodes:
         replay.check_priorities()
@@ -100,7 +66,7 @@ class _Replay:
         snapshot: ClusterSnapshot,
         settings: PolicySettings,
         problem: Problem,
-        findings: _Findings,
+        findings: Findings,
     ) -> None:
         self._problem = problem
         self._settings = settings
@@ -114,8 +80,8 @@ class _Replay:
         for admission in plan.admits:
             self._admits[admission.after_wave].append(admission)
         self._start = World.of(snapshot)
-        self._arrivals: dict[int, list[_Arrival]] = {}
-        self._admitted: dict[int, list[tuple[Demand, _Arrival]]] = {}
+        self._arrivals: dict[int, list[Arrival]] = {}
+        self._admitted: dict[int, list[tuple[Demand, Arrival]]] = {}
         self._together: Mapping[str, frozenset[str]] = {}
 
     def run(self) -> None:
@@ -156,7 +122,7 @@ class _Replay:
                     message = f"{arrival.pod.key} is disturbed for nothing of its priority ({priority}) or above"
                     self._findings.add(arrival.step, MoveCode.PRIORITY_HIGHER, message)
 
-    def _arrival(self, step: Step, where: dict[str, str]) -> _Arrival | None:
+    def _arrival(self, step: Step, where: dict[str, str]) -> Arrival | None:
         """Return what a step does in the world; None when nothing can be said of it."""
         pod = self._running.get(step.pod)
         if pod is None:
@@ -178,8 +144,8 @@ class _Replay:
         self._check_step(step)
         movable = self._problem.movable.get(step.pod)
         if movable is None:
-            return _Arrival(step.id, pod, need_of(pod, self._settings), step.to_node, origin)
-        return _Arrival(step.id, movable.pod, movable.need, step.to_node, origin)
+            return Arrival(step.id, pod, need_of(pod, self._settings), step.to_node, origin)
+        return Arrival(step.id, movable.pod, movable.need, step.to_node, origin)
 
     def _check_step(self, step: Step) -> None:
         """Note what speaks against moving the pod of a step at all."""
@@ -203,7 +169,7 @@ class _Replay:
         if step.from_node == step.to_node and movable.group is None:
             self._findings.add(step.id, MoveCode.PLAN_INCONSISTENT, f"{step.pod} moves to the node where it is")
 
-    def _admission(self, admission: Admission, admitted: set[str]) -> tuple[Demand, _Arrival] | None:
+    def _admission(self, admission: Admission, admitted: set[str]) -> tuple[Demand, Arrival] | None:
         demand = self._demands.get(admission.pod)
         if demand is None:
             self._findings.add("", MoveCode.STALE_POD, f"{admission.pod} does not wait for room")
@@ -218,7 +184,7 @@ class _Replay:
         if admission.node not in self._start.nodes:
             self._findings.add("", Code.UNKNOWN_NODE, f"{admission.pod} should run on {admission.node}")
             return None
-        return demand, _Arrival("", demand.pod, demand.need, admission.node)
+        return demand, Arrival("", demand.pod, demand.need, admission.node)
 
     def _check_disruptions(self, steps: Sequence[Step]) -> None:
         """Note what one wave disturbs too much of: a budget, a workload, a part of a group, one pod twice."""
@@ -244,15 +210,15 @@ class _Replay:
                     message = f"wave {step.wave} draws {len(drawn[pod.budget])} disruptions on {pod.budget}"
                     self._findings.add(step.id, MoveCode.OVER_BUDGET, message)
 
-    def _moved(self, world: World, arrivals: Sequence[_Arrival]) -> World:
+    def _moved(self, world: World, arrivals: Sequence[Arrival]) -> World:
         """Return the world after all arrivals, whether they were right or not, and note those that were not."""
         coming = [arrival for arrival in arrivals if not arrival.stays]
-        for arrival, refusal in _refused(world, coming):
+        for arrival, why in refused(world, coming):
             start = "move to" if arrival.origin else "start on"
             message = f"{arrival.pod.key} cannot {start} {arrival.node}"
-            detail = f" ({refusal.detail})" if refusal.detail else ""
-            self._findings.add(arrival.step, refusal.code, message + detail)
-        return _after(world, arrivals)
+            detail = f" ({why.detail})" if why.detail else ""
+            self._findings.add(arrival.step, why.code, message + detail)
+        return after(world, arrivals)
 
     def _nodes_that_depend(self) -> dict[str, frozenset[str]]:
         """Return for each node of the plan those whose room has to do with its own, through steps and groups.
@@ -269,7 +235,7 @@ class _Replay:
         parts = [set(chain.from_iterable(bundles))] if self._start.has_rules else connected_parts(bundles)
         return {node: frozenset(part) for part in parts for node in part}
 
-    def _all_admitted_without(self, dropped: _Arrival, priority: int) -> bool:
+    def _all_admitted_without(self, dropped: Arrival, priority: int) -> bool:
         """Return whether all admissions of a priority or above still fit when one pod, or its group, does not move."""
         movable = self._problem.movable.get(dropped.pod.key)
         stays = {dropped.pod.key}
@@ -283,128 +249,15 @@ class _Replay:
             for arrival in self._arrivals.get(wave, ()):
                 if arrival.node not in nodes:
                     continue
-                if arrival.pod.key in stays or (not arrival.stays and _refusal(before, arrival) is not None):
+                if arrival.pod.key in stays or (not arrival.stays and refusal(before, arrival) is not None):
                     stays.add(arrival.pod.key)
                 else:
                     moved.append(arrival)
                     before = before if arrival.stays else before.arrived(arrival.pod, arrival.node)
-            world = _after(world, moved)
+            world = after(world, moved)
             for demand, arrival in self._admitted.get(wave, ()):
                 if demand.priority >= priority and arrival.node in nodes:
-                    if _refusal(world, arrival) is not None:
+                    if refusal(world, arrival) is not None:
                         return False
                     world = world.arrived(arrival.pod, arrival.node)
         return True
-
-
-def _after(world: World, arrivals: Iterable[_Arrival]) -> World:
-    """Return the world in which all arrivals run and none of them holds its former place."""
-    for arrival in arrivals:
-        if arrival.origin:
-            world = world.left(arrival.pod.key, arrival.origin)
-        world = world.arrived(arrival.pod, arrival.node)
-    return world
-
-
-def _refusal(world: World, arrival: _Arrival) -> Unfit | None:
-    return world.refusal(arrival.pod, arrival.need, arrival.node)
-
-
-def _refused(world: World, coming: Sequence[_Arrival]) -> Iterator[tuple[_Arrival, Unfit]]:
-    """Yield the arrivals that are refused in some order of coming, while every former place is still held."""
-    by_node: defaultdict[str, list[_Arrival]] = defaultdict(list)
-    for arrival in coming:
-        by_node[arrival.node].append(arrival)
-    for here in by_node.values():
-        for order in _orders(here):
-            placed = world
-            for arrival in order:
-                if (refusal := _refusal(placed, arrival)) is not None:
-                    yield arrival, refusal
-                else:
-                    placed = placed.arrived(arrival.pod, arrival.node)
-    if len(coming) > 1 and any(_has_rules(arrival.pod) for arrival in coming):
-        yield from _refused_by_rules(world, coming)
-
-
-def _refused_by_rules(world: World, coming: Sequence[_Arrival]) -> Iterator[tuple[_Arrival, Unfit]]:
-    """Yield the arrivals that are refused when all others have come, with their former places held or left."""
-    held = world
-    for arrival in coming:
-        held = held.arrived(arrival.pod, arrival.node)
-    for arrival in coming:
-        others = held.left(arrival.pod.key, arrival.node)
-        left = others
-        for other in coming:
-            if other is not arrival and other.origin:
-                left = left.left(other.pod.key, other.origin)
-        for around in (others, left):
-            if (refusal := _refusal(around, arrival)) is not None:
-                yield arrival, refusal
-
-
-def _has_rules(pod: Pod) -> bool:
-    return bool(pod.spec.pod_affinity or pod.spec.pod_anti_affinity or pod.spec.spread)
-
-
-def _orders(arrivals: Sequence[_Arrival]) -> Iterator[Sequence[_Arrival]]:
-    if len(arrivals) <= _MOST_PERMUTED:
-        yield from permutations(arrivals)
-        return
-    for first in range(len(arrivals)):
-        yield [*arrivals[first:], *arrivals[:first]]
-
-
-def _check_figures(plan: MovePlan, findings: _Findings) -> None:
-    """Note where the plan does not agree with itself: ids, waves, dependencies, sums."""
-    waves = {step.id: step.wave for step in plan.steps}
-    for step_id, count in Counter(step.id for step in plan.steps).items():
-        if count > 1:
-            findings.add(step_id, MoveCode.PLAN_INCONSISTENT, f"{count} steps have the id {step_id!r:.40}")
-    for step in plan.steps:
-        if step.wave < 1:
-            findings.add(step.id, MoveCode.PLAN_INCONSISTENT, f"step {step.id} is in wave {step.wave}")
-        for needed in step.depends_on:
-            if needed not in waves or waves[needed] >= step.wave:
-                message = f"step {step.id} needs step {needed!r:.40}, which is not in an earlier wave"
-                findings.add(step.id, MoveCode.PLAN_INCONSISTENT, message)
-    cost = Cost.of(plan.steps)
-    told = plan.cost
-    same = told.steps == cost.steps and told.replicas_interrupted == cost.replicas_interrupted
-    if not same or abs(told.gpu_minutes - cost.gpu_minutes) > _MINUTES_OFF:
-        message = (
-            f"the steps cost {cost.steps} moves, {cost.replicas_interrupted} interruptions and {cost.gpu_minutes} "
-            "GPU-minutes, the plan says otherwise"
-        )
-        findings.add("", MoveCode.PLAN_INCONSISTENT, message)
-    if plan.steps and plan.outcome == "nothing-to-do":
-        findings.add("", MoveCode.PLAN_INCONSISTENT, "the plan has steps, and says that there is nothing to do")
-
-
-def _check_limits(plan: MovePlan, problem: Problem, options: PlanOptions, findings: _Findings) -> None:
-    if options.max_moves is not None and len(plan.steps) > options.max_moves:
-        findings.add("", MoveCode.OVER_MOVE_LIMIT, f"{len(plan.steps)} moves, {options.max_moves} are allowed")
-    if options.max_moves_per_workload is None:
-        return
-    moves: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
-    for step in plan.steps:
-        if (pod := problem.movable.get(step.pod)) is not None:
-            moves[pod.workload].add((pod.unit, step.wave))
-    for workload, found in sorted(moves.items()):
-        if len(found) > options.max_moves_per_workload:
-            message = f"{len(found)} moves of {workload}, {options.max_moves_per_workload} are allowed"
-            findings.add("", MoveCode.OVER_MOVE_LIMIT, message)
-
-
-def _check_groups_of_demands(plan: MovePlan, problem: Problem, findings: _Findings) -> None:
-    """Note the groups of pending pods of which a part is admitted: it would hold GPUs and serve nobody (G31)."""
-    admitted = {admission.pod for admission in plan.admits}
-    groups: defaultdict[str, list[str]] = defaultdict(list)
-    for demand in problem.demands:
-        if demand.group is not None:
-            groups[demand.group].append(demand.key)
-    for group, keys in sorted(groups.items()):
-        inside = admitted.intersection(keys)
-        if inside and len(inside) < len(keys):
-            message = f"only {len(inside)} of {len(keys)} pending pods of group {group} are admitted"
-            findings.add("", MoveCode.GROUP_MUST_MOVE_WHOLE, message)
