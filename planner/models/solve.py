@@ -11,12 +11,13 @@ from msgspec import structs
 from islander.policy.settings import DemandMix
 from planner.interruption import SearchInterrupted
 from planner.models.assignment import RULES
-from planner.models.classes import Classes, classes_of, pairs_of, thinned
+from planner.models.classes import Classes, pairs_of, thinned
 from planner.models.light_ortools import cp_model
 from planner.models.naming import Named, named
 from planner.models.objectives import Term, terms_of
 from planner.models.outcome import OnProgress, Progress, SolveStatus
 from planner.models.phases import LEAST_SECONDS, SHARE_OF_PHASE, Objective, optimise
+from planner.models.sites import classes_of
 from planner.models.variables import Case, MoveVars, total, variables_of
 from planner.options import PlanOptions, SolveLimits
 from planner.plan import Phase

@@ -15,8 +15,8 @@ from islander.cluster.workload import Workload
 from islander.policy.settings import DEFAULT_MIX, PolicySettings
 from planner.models import assignment
 from planner.models.assignment import RULES, Rule
-from planner.models.classes import classes_of
 from planner.models.objectives import terms_of
+from planner.models.sites import classes_of
 from planner.models.solve import build, stay
 from planner.models.variables import Case, MoveVars, variables_of
 from planner.options import PlanOptions
