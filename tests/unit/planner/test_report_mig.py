@@ -10,11 +10,14 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from islander.cluster.snapshot_json import encode_snapshot
 from islander.policy.settings import PolicySettings
+from planner.cli import main
 from planner.mig.options import MigOptions, wanted_profile
 from planner.mig.plan import Drain, MigPlan, NotTarget, PlacedInstance, Suggestion
 from planner.mig.planning import plan_mig
 from planner.output import document_of
+from planner.plan_file import write_plan
 from planner.render.report.mig_by_hand import mig_by_hand
 from planner.render.report.mig_strips import short_profile
 from planner.render.report.page import report_html
@@ -307,6 +310,13 @@ def test_structure_can_be_read_aloud_and_nothing_is_fetched(plan, alone):
     found = page(fuller(plan), alone=alone)
     check_structure(found)
     check_asks_for_nothing(found)
+
+
+def test_the_verb_writes_the_page(plan, tmp_path, capsys):
+    write_plan(plan, tmp_path / "plan.yaml")
+    (tmp_path / "cluster.json").write_bytes(encode_snapshot(mig_cluster()))
+    assert main(["report", str(tmp_path / "plan.yaml"), "--snapshot", str(tmp_path / "cluster.json")]) == 0
+    assert "The plan holds." in Page(capsys.readouterr().out).text
 
 
 def test_every_text_of_the_plan_is_text_and_nothing_else(plan):

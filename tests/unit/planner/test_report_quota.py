@@ -10,8 +10,11 @@ import pytest
 from msgspec import structs
 
 from islander.cluster import names
+from islander.cluster.snapshot_json import encode_snapshot
 from islander.policy.settings import PolicySettings
+from planner.cli import main
 from planner.output import document_of
+from planner.plan_file import write_plan
 from planner.quota.options import QuotaOptions
 from planner.quota.plan import QuotaPlan, WitnessPods
 from planner.quota.planning import plan_quota
@@ -253,11 +256,27 @@ def test_a_cluster_without_queues_is_a_page_too():
     assert "Carrying it out" not in found.text
 
 
+def test_a_plan_that_must_not_be_applied_offers_no_commands(plan):
+    text = page(structs.replace(plan, outcome="no-answer-in-time"), alone=True).text
+    assert "do not apply these quotas" in text
+    assert "kubectl apply" not in text
+
+
 @pytest.mark.parametrize("alone", [False, True])
 def test_structure_can_be_read_aloud_and_nothing_is_fetched(plan, alone):
     found = page(plan, alone=alone)
     check_structure(found)
     check_asks_for_nothing(found)
+
+
+def test_the_verb_writes_the_page(plan, tmp_path, capsys):
+    files = {name: str(tmp_path / name) for name in ("plan.json", "cluster.json", "page.html")}
+    write_plan(plan, tmp_path / "plan.json")
+    (tmp_path / "cluster.json").write_bytes(encode_snapshot(quota_cluster()))
+    source = ["--snapshot", files["cluster.json"]]
+    assert main(["report", files["plan.json"], *source, "--output-file", files["page.html"]]) == 0
+    assert capsys.readouterr().out == ""
+    assert "The plan holds." in Page((tmp_path / "page.html").read_text()).text
 
 
 def test_every_text_of_the_plan_is_text_and_nothing_else():
