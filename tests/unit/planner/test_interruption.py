@@ -160,7 +160,7 @@ def test_ctrl_c_ends_the_repair_of_a_large_problem(monkeypatch) -> None:
     monkeypatch.setattr(solution, "MAX_PODS", 0)
     stop = Interruption()
     assert plan(cycle(), Interruption()).admits
-    called = break_in(monkeypatch, "planner.solution._search_locally", stop, before=True)
+    called = break_in(monkeypatch, "planner.repair._search_locally", stop, before=True)
     made = plan(cycle(), stop)
     assert called
     assert BROKEN_OFF in made.warnings
