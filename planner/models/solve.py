@@ -25,7 +25,6 @@ from planner.problem import Problem
 from planner.world import World
 
 __all__ = [
-    "EARLY",
     "LEAST_SECONDS",
     "SHARE_OF_PHASE",
     "SOLVER_NAME",
@@ -48,8 +47,6 @@ SOLVER_VERSION = version("ortools")
 # So many (pod type, site) pairs make a model that is still solved in seconds.
 MAX_PAIRS = 20_000
 TOLERANCE = 1e-6
-# Where the solver itself takes Ctrl-C, an answer without proof before this share of its time was asked to stop.
-EARLY = 0.8
 
 
 @dataclass(frozen=True, slots=True)
