@@ -19,7 +19,7 @@ import pytest
 
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.cluster.snapshot_json import encode_snapshot
-from tests.bench.planned_clusters import fleet, irregular, story
+from tests.bench.planned_clusters import bridged, fleet, irregular, story
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ TARGETS = (
     Target("5,000 nodes, 250 wait for 8", lambda: fleet(5000, 250), 5, 30),
     Target("300 nodes, no two alike, 40 wait", lambda: irregular(300, 40), 30, 45),
     Target("300 nodes, no two alike, 90 wait", lambda: irregular(300, 90), 30, 45),
+    Target("60 nodes of bridged pairs, 60 wait for a pair", lambda: bridged(60, 60), 5, 10),
+    Target("500 nodes of bridged pairs, 400 wait for a pair", lambda: bridged(500, 400), 30, 45),
 )
 
 
