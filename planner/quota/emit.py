@@ -12,7 +12,7 @@ from ruamel.yaml.comments import CommentedMap
 from islander.cluster.pod import Requirement
 from islander.cluster.queues import ClusterQueue, Cohort, LocalQueue, QueueTopology, ResourceFlavor
 from islander.kube.manifest import drop_server_fields
-from planner.output import yaml_text
+from planner.output import clear_text, yaml_text
 from planner.quota.flavors import API_VERSION
 from planner.quota.sources import Key
 from planner.quota.target import Target
@@ -102,7 +102,7 @@ def _cohort(cohort: Cohort, sources: Mapping[Key, CommentedMap]) -> Map:
     spec = _spec(body)
     renamed(spec, "parent", "parentName")
     if not spec:
-        spec.update(_said(parentName=cohort.parent, fairSharing=_said(weight=cohort.fair_weight)))
+        spec.update(commented(_said(parentName=cohort.parent, fairSharing=_said(weight=cohort.fair_weight))))
     if cohort.resource_groups:
         put_groups(spec, cohort.resource_groups)
     return body
@@ -110,7 +110,7 @@ def _cohort(cohort: Cohort, sources: Mapping[Key, CommentedMap]) -> Map:
 
 def _local_queue(local: LocalQueue, sources: Mapping[Key, CommentedMap]) -> Map:
     body = _base("LocalQueue", local.namespace, local.name, local.manifest, sources)
-    _spec(body).setdefault("clusterQueue", local.cluster_queue)
+    _spec(body).setdefault("clusterQueue", clear_text(local.cluster_queue))
     return body
 
 
@@ -184,6 +184,6 @@ def _selector(requirements: Sequence[Requirement] | None) -> Map:
 
 def _put_first(spec: Map, key: str, value: str) -> None:
     if key in spec or not isinstance(spec, CommentedMap):
-        spec[key] = value
+        spec[key] = clear_text(value)
     else:
-        spec.insert(0, key, value)
+        spec.insert(0, key, clear_text(value))

@@ -12,6 +12,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, ScalarString
 from ruamel.yaml.tokens import CommentToken
 
 from islander.cluster.queues import FlavorQuotas, Quota, ResourceGroup
+from planner.output import clear_text
 from planner.quota.amounts import amount_of, amount_text
 
 Map = MutableMapping[str, Any]
@@ -22,10 +23,10 @@ _LIMITS = (("borrowingLimit", "borrowing_limit"), ("lendingLimit", "lending_limi
 def commented(value: Any) -> Any:
     """Return plain JSON as ruamel holds it, so that all objects are changed in one way."""
     if isinstance(value, Mapping):
-        return CommentedMap((key, commented(part)) for key, part in value.items())
+        return CommentedMap((clear_text(key), commented(part)) for key, part in value.items())
     if isinstance(value, list | tuple):
         return CommentedSeq(commented(part) for part in value)
-    return value
+    return clear_text(value) if isinstance(value, str) else value
 
 
 def unshared(body: Map) -> Map:

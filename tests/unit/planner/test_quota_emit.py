@@ -12,13 +12,14 @@ import yaml
 
 from islander.policy.settings import PolicySettings
 from planner.load import load_files
+from planner.output import yaml_text
 from planner.quota.amounts import amount_of, amount_text
 from planner.quota.options import QuotaOptions
 from planner.quota.plan import QuotaPlan
 from planner.quota.planning import plan_quota
 from planner.quota.policy_file import parse_policy
 from planner.quota.sources import yaml_sources
-from tests.builders import a_flavor, a_node, a_snapshot, node_object
+from tests.builders import a_cluster_queue, a_flavor, a_node, a_snapshot, node_object, quotas
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -245,6 +246,24 @@ spec:
     found = plan(several(nodes_of_two, h100, a100, queue), policy="teams: []")
     flavors = documents(found, "queues.yaml")["team"]["spec"]["resourceGroups"][0]["flavors"]
     assert [flavor["resources"][0]["nominalQuota"] for flavor in flavors] == [16, 4]
+
+
+def test_words_that_older_yaml_takes_for_truth_values_stay_words():
+    labels = {"pool": "on", "y": "no", "rack": "12:30"}
+    team = "teams: [{name: 'no', namespaces: ['off'], shape: {gpus: 4}, baselineReplicas: 1, cohort: 'yes'}]"
+    other = a_cluster_queue("chat", quotas("odd", 8))
+    snapshot = a_snapshot(a_node("a", labels=labels), a_flavor("odd", labels=labels), other)
+    found = plan_quota(snapshot, PolicySettings(), QuotaOptions(parse_policy(team, "p.yaml")), NOW)
+    queue = documents(found, "queues.yaml")["no"]
+    assert (queue["metadata"]["name"], queue["spec"]["cohortName"]) == ("no", "yes")
+    assert documents(found, "flavors.yaml")["odd"]["spec"]["nodeLabels"] == labels
+    assert yaml.safe_load(yaml_text({"a": ["no", "12:30"]})) == {"a": ["no", "12:30"]}
+
+
+def test_a_queue_of_today_moves_to_a_cohort_with_any_name(plan):
+    moved = "teams: [{name: chat, shape: {gpus: 4}, cohort: 'on'}]"
+    found = plan(several(nodes(), FLAVOR, QUEUE, LAB), policy=moved)
+    assert documents(found, "queues.yaml")["chat"]["spec"]["cohortName"] == "on"
 
 
 def test_sources_of_a_file_that_is_no_yaml_are_none(tmp_path: Path):
