@@ -16,6 +16,9 @@ from planner.quota.fleet import Fleet
 from planner.quota.rooms import Kind, Room
 from planner.quota.teams import QueueDemand, ReplicaDemand
 
+# Quotas that stand for "no limit" are written as huge numbers; beyond this it makes no difference how huge.
+_MOST_GPUS = 10**9
+
 
 def pools_of(snapshot: ClusterSnapshot, settings: PolicySettings) -> dict[str, dict[tuple[str, str], int]]:
     """Return what cohorts share of their own, by name and (flavor, GPU resource)."""
@@ -59,7 +62,8 @@ def shared_pools(snapshot: ClusterSnapshot, settings: PolicySettings, plan: Flav
     for name, today in sorted(pools_of(snapshot, settings).items()):
         own: dict[int, int] = {}
         total = 0
-        for (flavor, resource), gpus in today.items():
+        for (flavor, resource), listed in today.items():
+            gpus = min(listed, _MOST_GPUS)
             becomes = [index[new, resource] for new in plan.replaced.get(flavor, ()) if (new, resource) in index]
             if (flavor, resource) in index:
                 own[index[flavor, resource]] = gpus
@@ -93,10 +97,12 @@ def case_of(
         today, in_use = dict.fromkeys(flavors, 0), dict.fromkeys(flavors, 0)
         if demand.queue in known:
             queue = known[demand.queue]
-            today |= {index[key]: gpus for key, gpus in today_of(queue, settings).items() if key in index}
+            today |= {
+                index[key]: min(gpus, _MOST_GPUS) for key, gpus in today_of(queue, settings).items() if key in index
+            }
             for usage in queue.reservation or queue.usage:
                 if (usage.flavor, usage.resource) in index:
-                    in_use[index[usage.flavor, usage.resource]] = usage.total
+                    in_use[index[usage.flavor, usage.resource]] = min(usage.total, _MOST_GPUS)
         whole = demand.island * -(-sum(today.values()) // demand.island)
         limit = demand.most if demand.most is None or demand.limited else max(whole, demand.most)
         holders.append(

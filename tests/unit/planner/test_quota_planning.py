@@ -297,6 +297,15 @@ def test_quotas_that_can_be_placed_stay_as_they_are_without_a_policy():
     assert plan.changed == []
 
 
+@pytest.mark.parametrize("endless", [10**12, 9 * 10**18])
+def test_quota_that_stands_for_no_limit_comes_down_to_what_there_is(endless):
+    queue = a_cluster_queue("chat", quotas("h100", endless), cohort="all")
+    plan = planned(two_nodes(queue, Cohort("all", resource_groups=queue.resource_groups)))
+    changes = [row.nominal for row in plan.queues if row.resource == GPU]
+    assert [change.old for change in changes] == [endless, endless]
+    assert sum(change.new for change in changes) == 16
+
+
 def test_quotas_above_capacity_shrink_in_proportion_without_a_policy():
     plan = planned(
         two_nodes(
