@@ -15,9 +15,9 @@ from typing import TypeVar, cast
 import numpy as np
 
 from planner.models.light_ortools import cp_model
+from planner.models.outcome import SolveStatus
 from planner.models.packing import Counts, Goal, Measure, PackingVars, Part, build, goals_of
 from planner.models.packing_parts import FewNodes, exchanged, in_counts, named, waiting
-from planner.models.solve import SolveStatus
 from planner.options import SolveLimits
 from planner.packing import PackedNode, Packing
 from planner.plan import Phase

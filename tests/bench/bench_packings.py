@@ -18,8 +18,8 @@ from itertools import islice
 
 import pytest
 
+from planner.models.outcome import SolveStatus
 from planner.models.repacking import repack
-from planner.models.solve import SolveStatus
 from planner.options import SolveLimits
 from tests.bench.packing_check import Outcome, faults, outcome, worth
 from tests.bench.random_packings import SETTINGS, USAGES, Setting, instances

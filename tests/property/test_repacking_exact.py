@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from planner.models.outcome import SolveStatus
 from planner.models.repacking import repack
-from planner.models.solve import SolveStatus
 from planner.options import SolveLimits
 from planner.packing import PackedNode, PackedPod, Packing
 from tests.bench.packing_check import faults, worth

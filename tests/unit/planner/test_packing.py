@@ -9,10 +9,10 @@ import pytest
 
 from planner.errors import PlannerError
 from planner.models.light_ortools import cp_model
+from planner.models.outcome import SolveStatus
 from planner.models.packing import RULES, Goal, Measure, Part, PodKind, build, goals_of
 from planner.models.packing_parts import FewNodes, exchanged, in_counts, named, waiting
 from planner.models.repacking import repack
-from planner.models.solve import SolveStatus
 from planner.options import SolveLimits
 from planner.packing import PackedNode, PackedPod, Packing
 
