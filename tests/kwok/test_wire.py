@@ -115,7 +115,8 @@ def test_a_bind_that_is_asked_again_does_no_harm(
     api.create_all([gpu_node("gpu-1"), gpu_node("gpu-2")])
     api.create(gpu_pod("replica", 8, namespace=namespace))
     node = api.wait_bound(namespace, "replica")
-    request = recorder.exchanges("bind")[0].asked
+    # The API shows the node before the answer has passed the recorder.
+    request = wait_until(lambda: recorder.exchanges("bind"))[0].asked
     other = {"gpu-1": "gpu-2", "gpu-2": "gpu-1"}[node]
 
     assert extender.post("/bind", request) == (200, {"Error": ""})
