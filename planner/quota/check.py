@@ -6,7 +6,7 @@ Codes I1 to I10 are the promises of a plan, V1 to V19 the rules that its files m
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import gcd, lcm
 
 from islander.cluster.queues import ClusterQueue, Cohort, Quota
@@ -21,6 +21,8 @@ from planner.quota.rooms import Kind, Room, gpus_of_pattern, holds, largest_patt
 from planner.quota.validation import manifests_of, violations
 
 _QUEUE, _COHORT = "ClusterQueue", "Cohort"
+_KINDS = frozenset({_QUEUE, _COHORT, "LocalQueue", "ResourceFlavor", "Topology"})
+_GROUP = "kueue.x-k8s.io/"
 
 
 def check_quota(
@@ -38,6 +40,8 @@ def check_quota(
     known_capacities
         Of the plan's flavors, when they have been counted on this very snapshot before.
     """
+    if broken := list(sizes_are_sizes(plan)):
+        return PlanVerdict(valid=False, violations=broken, warnings=[])
     judge = Judge(plan, snapshot, settings, known_capacities)
     found = [violation for rule in _RULES for violation in rule(judge)]
     warnings = []
@@ -52,6 +56,18 @@ def _number(amount: Amount) -> int:
 
 def _where(row: QueueRow) -> str:
     return f"{row.kind}/{row.name} {row.flavor}"
+
+
+def sizes_are_sizes(plan: QuotaPlan) -> Iterator[Violation]:
+    """I2: every replica is at least one pod, every pod at least one GPU, and no number of pods is negative."""
+    for team in plan.teams:
+        if team.gpus < 1 or team.pods < 1:
+            yield Violation(team.queue, "I2", f"replicas of {team.team} are {team.pods} pods of {team.gpus} GPUs")
+    placed = [(_where(row), pods) for row in plan.queues for pods in row.witness]
+    placed += [(f"reserve {reserve.gpus}", pods) for reserve in plan.reserve for pods in reserve.witness]
+    for where, pods in placed:
+        if pods.gpus < 1 or pods.pods < 0:
+            yield Violation(where, "I2", f"the witness places {pods.pods} pods of {pods.gpus} GPUs")
 
 
 def sums_are_placeable(judge: Judge) -> Iterator[Violation]:
@@ -212,6 +228,38 @@ def files_say_what_rows_say(judge: Judge) -> Iterator[Violation]:
             yield Violation(_where(row), "I10", f"the files do not say {row.nominal.new} {row.resource}")
 
 
+def files_say_nothing_else(judge: Judge) -> Iterator[Violation]:
+    """I10: the files hold each object once, objects of Kueue only, and no quota beside the rows that is not today's."""
+    seen: set[tuple[str, ...]] = set()
+    for body in judge.documents.bodies:
+        metadata = body.get("metadata")
+        names = [metadata.get(key) for key in ("namespace", "name")] if isinstance(metadata, dict) else []
+        key = (str(body.get("kind")), *map(str, names))
+        if key[0] not in _KINDS or not str(body.get("apiVersion")).startswith(_GROUP):
+            yield Violation("files", "I10", f"{key[0]} {key[-1]} is no object of a quota plan")
+        elif key in seen:
+            yield Violation("files", "I10", f"{key[0]} {key[-1]} is there twice")
+        seen.add(key)
+    rows = {(row.kind, row.name, row.flavor, row.resource) for row in judge.plan.queues}
+    today = dict(_quotas(judge.snapshot.cluster_queues, judge.snapshot.cohorts))
+    for at, quota in _quotas(judge.documents.queues.values(), judge.documents.cohorts.values()):
+        if at not in rows and today.get(at) != quota:
+            kind, name, flavor, resource = at
+            yield Violation(f"{kind}/{name} {flavor}", "I10", f"the files give {resource}, and no row says so")
+
+
+def _quotas(
+    queues: Iterable[ClusterQueue], cohorts: Iterable[Cohort]
+) -> Iterator[tuple[tuple[str, str, str, str], Quota]]:
+    holders: list[tuple[str, ClusterQueue | Cohort]] = [(_QUEUE, queue) for queue in queues]
+    holders += [(_COHORT, cohort) for cohort in cohorts]
+    for kind, holder in holders:
+        for group in holder.resource_groups:
+            for flavor in group.flavors:
+                for quota in flavor.resources:
+                    yield (kind, holder.name, flavor.flavor, quota.resource), quota
+
+
 def _amount(row: QueueRow, amount: Amount) -> int | None:
     return None if amount is None else amount_of(row.resource, amount)
 
@@ -242,5 +290,6 @@ _RULES = (
     companions_suffice,
     shrinking_is_said,
     files_say_what_rows_say,
+    files_say_nothing_else,
     files_keep_the_rules,
 )

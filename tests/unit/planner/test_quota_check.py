@@ -152,6 +152,33 @@ def test_i10_files_that_cannot_be_read(text):
     assert "I10" in codes(structs.replace(PLAN, files=PLAN.files | {"queues.yaml": text}))
 
 
+EVIL = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: more}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [nvidia.com/gpu]
+    flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 100}]}]
+"""
+
+
+@pytest.mark.parametrize("added", [EVIL, "apiVersion: v1\nkind: ClusterRole\nmetadata: {name: a}\n", "twice"])
+def test_i10_files_that_hold_more_than_the_rows(added):
+    text = PLAN.files["queues.yaml"]
+    files = PLAN.files | {"queues.yaml": f"{text}---\n{text if added == 'twice' else added}"}
+    assert codes(structs.replace(PLAN, files=files)) == {"I10"}
+
+
+@pytest.mark.parametrize("gpus", [0, -4])
+def test_i2_pods_without_gpus(gpus):
+    witness = [structs.replace(row("chat").witness[0], gpus=gpus)]
+    assert codes(with_row("chat", witness=witness)) == {"I2"}
+    teams = [structs.replace(team, gpus=gpus) for team in PLAN.teams]
+    assert codes(structs.replace(PLAN, teams=teams)) == {"I2"}
+
+
 def test_v_rules_are_asked_of_every_object_in_the_files():
     files = PLAN.files | {"queues.yaml": PLAN.files["queues.yaml"].replace("cohortName: gpu", "cohortName: GPU")}
     assert "V1" in codes(structs.replace(PLAN, files=files))

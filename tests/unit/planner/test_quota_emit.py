@@ -249,13 +249,14 @@ spec:
 
 
 def test_words_that_older_yaml_takes_for_truth_values_stay_words():
-    labels = {"pool": "on", "y": "no", "rack": "12:30"}
+    labels = {"pool": "on", "y": "no"}
     team = "teams: [{name: 'no', namespaces: ['off'], shape: {gpus: 4}, baselineReplicas: 1, cohort: 'yes'}]"
     other = a_cluster_queue("chat", quotas("odd", 8))
     snapshot = a_snapshot(a_node("a", labels=labels), a_flavor("odd", labels=labels), other)
     found = plan_quota(snapshot, PolicySettings(), QuotaOptions(parse_policy(team, "p.yaml")), NOW)
-    queue = documents(found, "queues.yaml")["no"]
-    assert (queue["metadata"]["name"], queue["spec"]["cohortName"]) == ("no", "yes")
+    queue, door = [body for body in yaml.safe_load_all(found.files["queues.yaml"]) if body["metadata"]["name"] == "no"]
+    assert queue["spec"]["cohortName"] == "yes"
+    assert (door["metadata"]["namespace"], door["spec"]["clusterQueue"]) == ("off", "no")
     assert documents(found, "flavors.yaml")["odd"]["spec"]["nodeLabels"] == labels
     assert yaml.safe_load(yaml_text({"a": ["no", "12:30"]})) == {"a": ["no", "12:30"]}
 
