@@ -101,7 +101,7 @@ def flavor_plan(snapshot: ClusterSnapshot, settings: PolicySettings, demands: Se
         if any(quota.resource in settings.gpu_resources for quota in flavor.resources)
     }
     planned = {f.name: _planned(f, gpu_nodes) for f in snapshot.resource_flavors}
-    by_product = _flavors_by_product(snapshot, gpu_nodes)
+    by_product = _flavors_by_product(snapshot, gpu_nodes, [planned[n] for n in sorted(wanted & planned.keys())])
     replaced: dict[str, tuple[str, ...]] = {}
     for name in sorted(wanted & planned.keys()):
         products = planned[name].products
@@ -144,8 +144,14 @@ def _planned(flavor: ResourceFlavor, gpu_nodes: Iterable[tuple[Node, str]]) -> P
     return PlannedFlavor(flavor, resource, tuple(sorted(node.name for node in here)), tuple(products))
 
 
-def _flavors_by_product(snapshot: ClusterSnapshot, gpu_nodes: Sequence[tuple[Node, str]]) -> dict[str, PlannedFlavor]:
-    """Return a flavor per product label: the one that selects just this label where there is one, else a new one."""
+def _flavors_by_product(
+    snapshot: ClusterSnapshot, gpu_nodes: Sequence[tuple[Node, str]], in_use: Sequence[PlannedFlavor]
+) -> dict[str, PlannedFlavor]:
+    """Return a flavor per product label: the one that selects just this label where there is one, else a new one.
+
+    A flavor in use over all nodes of the product, whatever it knows them by, is better than a new one beside it.
+    """
+    over = {(flavor.nodes, flavor.resource): flavor for flavor in reversed(in_use) if flavor.flavor.node_labels}
     nodes: defaultdict[tuple[str, str], list[Node]] = defaultdict(list)
     for node, resource in gpu_nodes:
         if product := _product(node, resource):
@@ -156,10 +162,13 @@ def _flavors_by_product(snapshot: ClusterSnapshot, gpu_nodes: Sequence[tuple[Nod
     for (product, resource), members in sorted(nodes.items()):
         labels = ((product_key(resource), product),)
         existing = own.get(labels)
+        here = tuple(sorted(node.name for node in members))
+        if existing is None and (here, resource) in over:
+            found[product] = over[here, resource]
+            continue
         name = existing.name if existing is not None else _free_name(product, taken)
         taken.add(name)
         flavor = existing or ResourceFlavor(name=name, api_version=API_VERSION, node_labels=labels)
-        here = tuple(sorted(node.name for node in members))
         found[product] = PlannedFlavor(flavor, resource, here, (product,), new=existing is None)
     return found
 

@@ -563,6 +563,20 @@ def test_what_nobody_looked_for_is_said():
     assert not any("taken without" in warning for warning in planned(seen).warnings)
 
 
+def test_a_new_queue_uses_the_flavor_that_others_know_the_nodes_by():
+    labels = {"pool": "gpu"}
+    there = a_snapshot(
+        a_node("a", labels=labels),
+        a_node("b", labels=labels),
+        a_node("c", product=A100),
+        a_flavor("pool", labels=labels),
+        a_cluster_queue("old", quotas("pool", 8)),
+    )
+    plan = planned(there, {"name": "new", "shape": {"gpus": 4, "product": H100}, "baselineReplicas": 2})
+    assert nominal(plan) == {("old", "pool"): 8, ("new", "pool"): 8}
+    assert not any(name.startswith("ResourceFlavor") for name in plan.created)
+
+
 def test_a_new_queue_joins_the_cohort_of_the_queues_that_share_its_flavor():
     snapshot = two_nodes(a_cluster_queue("old", quotas("h100", 8), cohort="gpus"))
     plan = planned(snapshot, {"name": "new", "namespaces": ["new"], "shape": {"gpus": 1}})
