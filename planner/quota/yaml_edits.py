@@ -62,17 +62,23 @@ def renamed(spec: Map, old: str, new: str) -> None:
 
 def put_groups(spec: Map, groups: Sequence[ResourceGroup]) -> None:
     """Change the amounts of a spec to those of `groups`, and the flavors; nothing else is touched."""
-    if not isinstance(spec.get("resourceGroups"), MutableSequence):
-        spec["resourceGroups"] = CommentedSeq()
-    bodies: MutableSequence[Map] = spec["resourceGroups"]
+    bodies = _list_of(spec, "resourceGroups")
     for i, group in enumerate(groups):
         if i == len(bodies):
             bodies.append(commented({"coveredResources": list(group.covered_resources), "flavors": []}))
         _put_flavors(bodies[i], group.flavors)
 
 
+def _list_of(body: Map, key: str) -> MutableSequence[Map]:
+    """Return a list of a map; it is made where there is none."""
+    if not isinstance(body.get(key), MutableSequence):
+        body[key] = CommentedSeq()
+    found: MutableSequence[Map] = body[key]
+    return found
+
+
 def _put_flavors(group: Map, flavors: Sequence[FlavorQuotas]) -> None:
-    bodies: MutableSequence[Map] = group["flavors"]
+    bodies = _list_of(group, "flavors")
     wanted = [quotas.flavor for quotas in flavors]
     for place in reversed(range(len(bodies))):
         if bodies[place].get("name") not in wanted:
@@ -80,9 +86,18 @@ def _put_flavors(group: Map, flavors: Sequence[FlavorQuotas]) -> None:
     for place, quotas in enumerate(flavors):
         if place == len(bodies) or bodies[place].get("name") != quotas.flavor:
             bodies.insert(place, commented({"name": quotas.flavor, "resources": []}))
-        resources: MutableSequence[Map] = bodies[place]["resources"]
-        by_name = {body.get("name"): body for body in resources}
+        resources = _list_of(bodies[place], "resources")
+        by_name: dict[Any, Map] = {}
+        for i in reversed(range(len(resources))):
+            # Of a resource that is listed twice, which Kueue takes from nobody, the first stays.
+            if any(resources[i].get("name") == resources[j].get("name") for j in range(i)):
+                del resources[i]
+            else:
+                by_name[resources[i].get("name")] = resources[i]
+        wanted_of: dict[str, Quota] = {}
         for quota in quotas.resources:
+            wanted_of.setdefault(quota.resource, quota)
+        for quota in wanted_of.values():
             if quota.resource not in by_name:
                 by_name[quota.resource] = CommentedMap(name=quota.resource)
                 resources.append(by_name[quota.resource])

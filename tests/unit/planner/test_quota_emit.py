@@ -261,6 +261,20 @@ def test_words_that_older_yaml_takes_for_truth_values_stay_words():
     assert yaml.safe_load(yaml_text({"a": ["no", "12:30"]})) == {"a": ["no", "12:30"]}
 
 
+@pytest.mark.parametrize("groups", ["[{}]", "[{coveredResources: null, flavors: null}]", "[{flavors: [{name: h100}]}]"])
+def test_an_object_with_half_of_its_fields_is_no_end_of_a_plan(plan, groups):
+    bare = QUEUE[: QUEUE.index("  resourceGroups:")] + f"  resourceGroups: {groups}\n"
+    found = plan(several(nodes(), FLAVOR, bare, LAB), policy="teams: []")
+    assert [row.name for row in found.queues if row.island] == ["lab"]
+
+
+def test_a_resource_that_is_listed_twice_is_written_once(plan):
+    twice = LAB.replace('nominalQuota: "10"}', 'nominalQuota: "10"}\n      - {name: nvidia.com/gpu, nominalQuota: "5"}')
+    found = plan(several(nodes(), FLAVOR, twice), policy="teams: []")
+    (flavor,) = documents(found, "queues.yaml")["lab"]["spec"]["resourceGroups"][0]["flavors"]
+    assert [r["nominalQuota"] for r in flavor["resources"] if r["name"] == "nvidia.com/gpu"] == ["16"]
+
+
 def test_a_queue_of_today_moves_to_a_cohort_with_any_name(plan):
     moved = "teams: [{name: chat, shape: {gpus: 4}, cohort: 'on'}]"
     found = plan(several(nodes(), FLAVOR, QUEUE, LAB), policy=moved)
