@@ -19,6 +19,12 @@ def warnings_of(found: Recommendation, target: Target, snapshot: ClusterSnapshot
     elif found.solution.status is not SolveStatus.OPTIMAL:
         open_phases = [phase.name for phase in found.solution.phases if abs(phase.value - phase.bound) > 1e-6]
         told.append(f"it is not proved that no better quotas exist ({', '.join(open_phases)})")
+    told += [
+        f"flavor {flavor.name}: all of its {amount(len(found.fleet.capacities[f].nodes), 'usable node')} may fail, so "
+        "nothing is guaranteed there"
+        for f, flavor in enumerate(found.flavors.flavors)
+        if (nodes := found.fleet.capacities[f].nodes) and found.gone.issuperset(node.name for node in nodes)
+    ]
     for shape, asked, kept in found.reserve:
         if kept < asked:
             told.append(f"reserve: {asked - kept} of {asked} x {shape.gpus} GPUs have no room beside the baselines")

@@ -11,6 +11,7 @@ from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings
 from planner.plan_words import amount
 from planner.quota.amounts import amount_text
+from planner.quota.capacity import is_gpu_resource
 from planner.quota.plan import Amount, Change, QueueRow, WitnessPods
 from planner.quota.recommendation import COHORT, QUEUE, Guarantee, Place, Recommendation
 from planner.quota.target import Target
@@ -165,6 +166,8 @@ class _Reasons:
             yield f"{amount(sums.placeable - sums.today, 'GPU')} in no quota so far"
 
     def _why_beside(self, guarantee: Guarantee, old: Quota | None, new: Quota) -> str:
+        if is_gpu_resource(new.resource, self._settings):
+            return f"stays; the plan is about {guarantee.resource}"
         if old is not None and old == new:
             return "suffices"
         return f"what comes with {amount(guarantee.nominal, 'GPU')} of {guarantee.flavor}"

@@ -477,6 +477,13 @@ def test_guarantees_hold_without_the_biggest_nodes():
     assert planned(snapshot, team, survive=2).unmet[0].missing == 1
 
 
+def test_a_flavor_whose_nodes_may_all_fail_is_named():
+    told = "flavor h100: all of its 2 usable nodes may fail, so nothing is guaranteed there"
+    queue = a_cluster_queue("team", quotas("h100", 8))
+    assert told in planned(two_nodes(queue), survive=50).warnings
+    assert not any("may fail" in warning for warning in planned(two_nodes(queue), survive=1).warnings)
+
+
 def test_the_flag_wins_over_the_policy():
     team = {"name": "t", "namespaces": ["t"], "shape": {"gpus": 4}}
     assert planned(two_nodes(), team, surviveNodes=1).survive_nodes == 1
@@ -512,6 +519,7 @@ def test_quota_of_mig_instances_is_left_alone():
     plan = planned(two_nodes(a_cluster_queue("team", today)))
     rows = {row.resource: row for row in plan.queues}
     assert rows[mig].nominal.same
+    assert rows[mig].why == f"stays; the plan is about {GPU}"
 
 
 def test_a_new_queue_names_what_kueue_counts_beside_gpus():
