@@ -37,6 +37,11 @@ def _namespace(value: object) -> object:
     return value
 
 
+def _gpus(value: object) -> object:
+    """Return the number that a key writes; JSON has no other keys than texts."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10 else value
+
+
 Name = Annotated[str, BeforeValidator(_subdomain)]
 Namespace = Annotated[str, BeforeValidator(_namespace)]
 Replicas = Annotated[int, Field(ge=0, le=_MOST_REPLICAS)]
@@ -100,7 +105,7 @@ class TeamPolicy(_Section):
     shape: TeamShape | None = None
     baseline_replicas: Replicas | None = None
     max_replicas: Replicas | None = None
-    weight: float = Field(default=1.0, ge=0.001, le=1000.0, strict=False)
+    weight: float = Field(default=1.0, ge=0.001, le=1000.0)
     may_borrow: bool = True
 
     @property
@@ -132,7 +137,7 @@ class QuotaPolicy(_Section):
     kind: Literal["QuotaPolicy"] = "QuotaPolicy"
     teams: list[TeamPolicy] = Field(default=[], max_length=1000)
     survive_nodes: int = Field(default=0, ge=0, le=100_000)
-    reserve: dict[Annotated[int, Field(ge=1, le=_MOST_GPUS, strict=False)], Replicas] = {}
+    reserve: dict[Annotated[int, BeforeValidator(_gpus), Field(ge=1, le=_MOST_GPUS)], Replicas] = {}
 
     @model_validator(mode="after")
     def _consistent(self) -> QuotaPolicy:

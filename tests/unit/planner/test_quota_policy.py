@@ -47,6 +47,9 @@ def test_a_team_without_a_queue_of_its_own_name_gets_one_of_its_name():
         ("teams: [{name: a, shape: {gpus: 0}}]", "teams[0].shape.gpus: input should be greater than or equal to 1"),
         ("teams: [{name: a, shape: {gpus: '4'}}]", "teams[0].shape.gpus: input should be a valid integer"),
         ("teams: [{name: a, weight: -1}]", "teams[0].weight: input should be greater than or equal to 0.001"),
+        ("teams: [{name: a, weight: true}]", "teams[0].weight: input should be a valid number"),
+        ("teams: [{name: a, weight: '2'}]", "teams[0].weight: input should be a valid number"),
+        ("reserve: {true: 1}", "input should be a valid integer"),
         ("teams: [{name: a, baselineReplicas: 2, maxReplicas: 1}]", "maxReplicas 1 is below baselineReplicas 2"),
         ("teams: [{name: a}, {name: a}]", "two teams are called a"),
         ("teams: [{name: a, namespaces: [n]}, {name: b, namespaces: [n]}]", "namespace n belongs to two teams"),
@@ -63,6 +66,11 @@ def test_a_team_without_a_queue_of_its_own_name_gets_one_of_its_name():
 )
 def test_a_bad_policy_is_refused_with_file_and_field(text, told):
     assert told in refusal(text)
+
+
+@pytest.mark.parametrize("text", ["reserve: {8: 1}", '{"reserve": {"8": 1}}'])
+def test_the_keys_of_a_reserve_are_numbers_in_yaml_and_texts_in_json(text):
+    assert parse_policy(text, "p.yaml").reserve == {8: 1}
 
 
 def test_two_teams_share_a_namespace_when_nothing_is_read_from_its_pods():
