@@ -34,6 +34,8 @@ class Demand:
         Keys of the pods, sorted.
     running
         True when the pods have their instances already; they ask for others only when theirs are taken away.
+    why
+        How a model's memory was reckoned; empty for anything else.
     """
 
     profile: str
@@ -46,6 +48,7 @@ class Demand:
     pod: Pod | None = None
     pods: tuple[str, ...] = ()
     running: bool = False
+    why: str = ""
 
     def profile_on(self, product: str) -> str | None:
         """Return the profile that serves on a product, None when none does."""

@@ -70,7 +70,13 @@ def _of_model(wanted: WantedModel, geometries: Mapping[str, Geometry]) -> Demand
     )
     profiles = sorted({profile for _, profile in accepts}) or [f"{gib(wanted.memory_mib)} GiB"]
     return Demand(
-        " or ".join(profiles), wanted.replicas, wanted.priority, wanted.source, accepts=accepts, product=wanted.product
+        " or ".join(profiles),
+        wanted.replicas,
+        wanted.priority,
+        wanted.source,
+        accepts=accepts,
+        product=wanted.product,
+        why=wanted.why,
     )
 
 

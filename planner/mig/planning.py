@@ -219,7 +219,6 @@ def goal_text(options: MigOptions) -> str:
 
 
 def _demand_lines(options: MigOptions, solution: _Solution) -> list[DemandLine]:
-    why = {model.source: model.why for model in options.models}
     found = []
     for d, demand in enumerate(solution.problem.demands):
         if demand.running and options.asked:
@@ -235,7 +234,7 @@ def _demand_lines(options: MigOptions, solution: _Solution) -> list[DemandLine]:
                 met=demand.count if demand.running else solution.chosen.met(d),
                 strategy=demand.strategy,
                 pods=list(demand.pods),
-                why=why.get(demand.source, ""),
+                why=demand.why,
             )
         )
     return found

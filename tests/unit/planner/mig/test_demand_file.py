@@ -59,6 +59,8 @@ def test_nothing_is_wanted_of_a_count_of_zero(read):
             "demand[0].prio: is no key of this file; there are profile",
         ),
         ("demand: [{profile: big, count: 1}]", "demand[0].profile: 'big' is no MIG profile; write one such as 1g.10gb"),
+        ("demand: [[1]]", "demand[0]: must be a mapping, found a list"),
+        (f"demand: [{{profile: 1g.10gb, count: 0b{'1' * 50000}}}]", "demand[0].count: "),
         ("demand: [{profile: 7, count: 1}]", "demand[0].profile: should be a valid string, found 7"),
         ("models: [{name: m, memoryGiB: 0, replicas: 1}]", "models[0].memoryGiB: should be greater than 0, found 0"),
         ("models: [{name: m, memoryGiB: lots}]", "models[0].memoryGiB: should be a valid number, found 'lots'"),
@@ -73,6 +75,13 @@ def test_a_mistake_is_one_line_with_file_field_and_cure(read, text, words, tmp_p
     assert message.startswith(f"{tmp_path / 'demand.yaml'}: ")
     assert words in message
     assert "\n" not in message
+
+
+def test_a_value_that_nests_in_itself_is_not_spelled_out(read):
+    """Nine lists of nine of the next one are millions of words when they are written out."""
+    levels = "".join(f"  - &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 7))
+    with pytest.raises(PlannerError, match=r"demand\[0\]: must be a mapping, found a list"):
+        read(f"demand:\n  - &l0 [x, x, x, x, x, x, x, x, x]\n{levels}")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

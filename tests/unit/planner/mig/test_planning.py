@@ -428,6 +428,12 @@ def test_a_model_gets_the_smallest_profile_with_memory_enough_on_each_product():
     assert plan.demand[0].met == 2
 
 
+def test_two_entries_of_one_model_are_each_told_with_their_own_arithmetic():
+    models = tuple(WantedModel("m", mib, 1, source="model m", why=f"{mib} MiB") for mib in (6000, 30000))
+    plan = planned(a_snapshot(a_mig_node()), models=models, asked=True)
+    assert {line.profile: line.why for line in plan.demand} == {"1g.10gb": "6000 MiB", "3g.40gb": "30000 MiB"}
+
+
 def test_a_model_that_no_instance_holds_is_unmet():
     options = MigOptions(models=(WantedModel("huge", 200 * 1024, 1),), asked=True)
     plan = plan_mig(a_snapshot(a_mig_node()), SETTINGS, options, NOW)
