@@ -28,7 +28,11 @@ def headline(plan: QuotaPlan) -> str:
         missing = sum(unmet.missing for unmet in plan.unmet)
         return f"{amount(missing, 'replica')} of the baselines {'has' if missing == 1 else 'have'} no place."
     if not plan.queues:
-        return "Nothing to do: no queue and no team asks for GPUs."
+        asked = "in a flavor that has nodes" if plan.teams else ""
+        told = " ".join(["no queue and no team asks for GPUs", asked]).strip()
+        return (
+            f"No quotas to plan, {told}; the objects change otherwise." if plan.proposes else f"Nothing to do: {told}."
+        )
     if not plan.proposes:
         return f"Nothing to do: {amount(len(gpu_rows), 'quota')} of GPUs can all be placed at the same time."
     return f"{amount(changed, 'quota')} of {len(plan.queues)} change; then all of them can be placed at the same time."

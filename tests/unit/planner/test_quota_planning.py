@@ -17,6 +17,7 @@ from planner.quota.options import QuotaOptions
 from planner.quota.plan import Change, QueueRow, QuotaPlan
 from planner.quota.planning import plan_quota
 from planner.quota.policy_file import parse_policy
+from planner.render.quota import headline
 from tests.builders import (
     H100,
     a_cluster_queue,
@@ -395,6 +396,14 @@ def test_without_kueue_and_without_a_policy_namespaces_are_teams():
 def test_a_cluster_in_which_nobody_asks_for_gpus_has_nothing_to_plan():
     plan = planned(a_snapshot(a_node("a")))
     assert (plan.outcome, plan.queues, plan.files) == ("nothing-to-do", [], {})
+
+
+def test_a_headline_without_quotas_says_what_is_so_nevertheless():
+    assert headline(planned(two_nodes())) == "Nothing to do: no queue and no team asks for GPUs."
+    dead = planned(two_nodes(a_cluster_queue("team", quotas("gone", 8))))
+    assert headline(dead) == "Nothing to do: no queue and no team asks for GPUs in a flavor that has nodes."
+    closed = planned(two_nodes(a_cluster_queue("team", namespaces=None)))
+    assert headline(closed).startswith("No quotas to plan, no queue and no team asks for GPUs; the objects change")
 
 
 def test_a_group_of_pods_is_guaranteed_as_a_whole():
