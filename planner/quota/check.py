@@ -275,7 +275,7 @@ def files_keep_the_rules(judge: Judge) -> Iterator[Violation]:
     before = manifests_of(judge.snapshot)
     complete = frozenset(judge.snapshot.kinds)
     known = {(v.rule, v.object, v.field) for v in violations(before, (), complete)}
-    # A cluster may hold dead references; of objects without a manifest, as anonymising leaves them, none was told before.
+    # A cluster may hold dead references; of objects without a manifest, as anonymising leaves them, none is known.
     kept = {f"{_QUEUE}/{queue.name}" for queue in judge.snapshot.cluster_queues if not queue.manifest}
     kept |= {f"{_COHORT}/{cohort.name}" for cohort in judge.snapshot.cohorts if not cohort.manifest}
     kept |= {f"LocalQueue/{q.namespace}/{q.name}" for q in judge.snapshot.local_queues if not q.manifest}
