@@ -21,7 +21,7 @@ from islander.policy.occupancy import GpuState, gpu_state
 from islander.policy.reasons import Code, MoveCode
 from islander.policy.selectors import selects
 from planner.errors import PlannerError
-from planner.mig.gpus import FleetGpu, Use, canonical, devices_of, gpus_of_node
+from planner.mig.gpus import FleetGpu, Use, canonical, devices_of, distrust, gpus_of_node
 from planner.mig.options import MigOptions
 from planner.selector import parse_selector
 
@@ -188,6 +188,8 @@ def _closed(node: Node, product: str, gpus: Sequence[FleetGpu], *, dra: bool) ->
     driver = _driver(node)
     if driver is not None and driver < least:
         return Closed(MoveCode.DRIVER_TOO_OLD, f"driver {driver} is there, {least} is needed")
+    if node.gpu_report and (why := distrust(node, gpus)):
+        return Closed(MoveCode.GPUS_NOT_KNOWN, why)
     if all(gpu.use in (Use.UNSURE, Use.SICK) for gpu in gpus):
         return Closed(MoveCode.GPUS_NOT_KNOWN, _unknown(node, gpus))
     return None

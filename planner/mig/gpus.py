@@ -12,9 +12,10 @@ from islander.cluster.machine import is_shared, physical_gpus
 from islander.cluster.mig_devices import sliced_as
 from islander.cluster.node import Node, ReportedGpu
 from islander.cluster.pod import ContainerKind, Pod
-from islander.hardware.mig import Geometry, Placement, geometry_for, profile_of_resource
+from islander.hardware.mig import Geometry, Placement, geometry_for, parse_profile_name, profile_of_resource
 from islander.hardware.products import parse_product_label
 from islander.policy.occupancy import GpuState, Source
+from planner.mig.layouts import placed
 
 
 class Use(StrEnum):
@@ -196,6 +197,39 @@ def _lost_profiles(node: Node, pods: Sequence[Pod], reported: Sequence[ReportedG
     if offered:
         lost |= {profile for profile in shown if offered.get(profile, 0) != shown[profile].total()}
     return frozenset(lost)
+
+
+def distrust(node: Node, gpus: Sequence[FleetGpu]) -> str:
+    """Return why the node's report must not be written into a configuration, empty when it may be.
+
+    A configuration says of every GPU how it is cut, of those too that stay as they are: were it wrong there, mig-parted
+    would refuse it, or end instances that nobody knew of.
+    """
+    for gpu in gpus:
+        if not _can_be(gpu):
+            told = ", ".join(f"{count} x {profile:.30}" for profile, count in gpu.counts)
+            return f"GPU {gpu.index} is reported as {told:.80}, which its product cannot be cut into"
+    whole = 0 if is_shared(node) or sliced_as(node) else node.capacity.count(names.NVIDIA_GPU)
+    if len(gpus) < (most := whole + sum(bool(gpu.instances) for gpu in gpus)):
+        return f"the report tells of {len(gpus)} GPUs, and the node has {most}"
+    reported = Counter(parse_profile_name(i.profile) for gpu in gpus for i in gpu.instances)
+    offered = Counter(
+        {
+            parse_profile_name(canonical(gpus[0].geometry, profile)): count
+            for name, count in node.capacity.extended
+            if count and (profile := profile_of_resource(name)) is not None
+        }
+    )
+    if offered and offered != reported:
+        return "the report and the counts of the API disagree about the instances"
+    return ""
+
+
+def _can_be(gpu: FleetGpu) -> bool:
+    if gpu.geometry is not None:
+        # The starts are not compared: a report may leave them out.
+        return placed(gpu.geometry, gpu.counts) is not None
+    return all(parse_profile_name(instance.profile) for instance in gpu.instances)
 
 
 def _held(pod: Pod, resource: str) -> int:
