@@ -16,6 +16,7 @@ from planner.mig.drains import Drainable, drainable
 from planner.mig.findings import Findings
 from planner.mig.fleet import SINGLE, Fleet, FleetNode
 from planner.mig.gpus import FleetGpu, Use
+from planner.mig.layouts import needs_reset
 from planner.mig.options import MigOptions
 from planner.mig.plan import GpuLayout, MigPlan
 from planner.plan import PlanVerdict, SnapshotFacts
@@ -88,6 +89,8 @@ def _check_gpu(told: GpuLayout, nodes: Mapping[str, FleetNode], may_leave: Drain
         findings.add(where, MoveCode.NO_MIG_TABLE, f"GPU {where} cannot be judged")
     elif not gpu.geometry.is_legal(placements):
         findings.add(where, MoveCode.LAYOUT_NOT_LEGAL, f"GPU {where} as {', '.join(f'{p}@{s}' for p, s in after)}")
+    elif told.reset != needs_reset(gpu.geometry, told.before, told.after):
+        findings.add(where, MoveCode.PLAN_INCONSISTENT, f"GPU {where}: whether it needs a reset is told wrongly")
     if told.keeps:
         message = f"GPU {where} keeps {len(told.keeps)} instances, but mig-parted replaces the whole layout"
         findings.add(where, MoveCode.PLAN_INCONSISTENT, message)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from typing import Any
 
 from islander.cluster import names
 from islander.policy.reasons import MoveCode
-from planner.mig.emit import LABELS_FILE, PARTED_FILE
+from planner.mig.emit import PARTED_FILE, config_now, fixed_files
 from planner.mig.findings import Findings
 from planner.mig.fleet import FleetNode
 from planner.mig.layouts import Counts, counts_of
@@ -43,17 +41,24 @@ def check_files(plan: MigPlan, nodes: Mapping[str, FleetNode], findings: Finding
                 findings.add("", MoveCode.FILE_NOT_VALID, f"{config} names GPU {index} of {name} {len(mentions)} times")
             elif counts is None or mentions[0] != (bool(counts), counts):
                 findings.add("", MoveCode.FILE_NOT_VALID, f"{config} cuts GPU {name}/{index} differently from the plan")
-    if _labels_in(plan.files.get(LABELS_FILE, "")) != plan.node_labels:
-        findings.add("", MoveCode.FILE_NOT_VALID, f"{LABELS_FILE} does not set the labels of the plan")
+    _check_others(plan, nodes, configs, findings)
+    fixed = fixed_files(plan.node_labels)
+    for name in sorted((fixed.keys() | plan.files.keys()) - {PARTED_FILE}):
+        if plan.files.get(name) != fixed.get(name):
+            message = f"{name!r:.70} is not what the labels of the plan ask for"
+            findings.add("", MoveCode.FILE_NOT_VALID, message)
 
 
-def _labels_in(text: str) -> dict[str, str] | None:
-    """Return the labels that the file sets, by node; None when it is no list of nodes."""
-    found = {}
-    try:
-        for document in YAML(typ="safe", pure=True).load_all(text):
-            metadata = document["metadata"]
-            found[str(metadata["name"])] = str(metadata["labels"][names.MIG_CONFIG])
-    except (YAMLError, ValueError, KeyError, TypeError):
-        return None
-    return found
+def _check_others(
+    plan: MigPlan, nodes: Mapping[str, FleetNode], configs: Mapping[str, Any], findings: Findings
+) -> None:
+    """Note configurations that would change nodes which stay as they are: the manager applies them when it starts."""
+    for node in nodes.values():
+        name = node.node.label(names.MIG_CONFIG) or ""
+        if node.name in plan.node_labels or name in plan.node_labels.values() or name not in configs:
+            continue
+        said = indexes_of(configs[name], [gpu.index for gpu in node.gpus])
+        told = {gpu.index: [(bool(gpu.counts), gpu.counts)] for gpu in node.gpus}
+        if config_now(node) is not None and said != told:
+            message = f"{PARTED_FILE}: {name} would cut node {node.name} anew, which the plan leaves as it is"
+            findings.add("", MoveCode.FILE_NOT_VALID, message)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from islander.cluster import names
 from islander.cluster.mig_devices import MigChange, mig_change
 from islander.hardware.mig import Geometry
 from planner.mig.fleet import Fleet, FleetNode
+from planner.mig.gpus import distrust
 from planner.mig.layouts import Counts
-from planner.mig.parted import NodeConfig, config_name, is_config_name, node_config, parted_text
+from planner.mig.parted import Entry, NodeConfig, config_name, is_config_name, node_config, parted_text
 from planner.output import yaml_text
 
 PARTED_FILE = "mig-parted.yaml"
@@ -19,6 +21,8 @@ POLICY_FILE = "clusterpolicy-patch.yaml"
 KUSTOMIZATION_FILE = "kustomization.yaml"
 CONFIG_MAP = "islander-mig-parted"
 OPERATOR_NAMESPACE = "gpu-operator"
+# The GPU operator's label of nodes for which nobody has asked for anything.
+ALL_DISABLED = "all-disabled"
 
 
 def configs_of(nodes: Mapping[str, FleetNode], layouts: Mapping[tuple[str, int], Counts]) -> dict[str, NodeConfig]:
@@ -39,24 +43,37 @@ def kept_configs(fleet: Fleet, labels: Mapping[str, str]) -> dict[str, NodeConfi
     """Return the configurations by name that nodes which do not change are labelled with, as these nodes are cut.
 
     The file replaces the one in use, so what they are labelled with must be in it. Names whose nodes are cut
-    differently, or of which nobody knows how, are left out.
+    differently, or of which nobody knows how, are left out; only `all-disabled` tells by itself what it is.
     """
     found: dict[str, NodeConfig | None] = {}
     for node in fleet.nodes:
         name = node.node.label(names.MIG_CONFIG)
         if not name or node.name in labels or name in labels.values() or not is_config_name(name):
             continue
-        known = node.node.gpu_report is not None and mig_change(node.node) is MigChange.SETTLED
-        config = node_config([(g.index, g.counts, _ids(g.geometry)) for g in node.gpus]) if known else None
+        config = config_now(node)
+        if config is None and name == ALL_DISABLED:
+            config = (Entry((), enabled=False),)
         found[name] = config if found.setdefault(name, config) == config else None
     return {name: config for name, config in found.items() if config}
+
+
+def config_now(node: FleetNode) -> NodeConfig | None:
+    """Return how a node is cut, None when nobody knows; GPUs that are all cut alike have no indexes, however many."""
+    if node.node.gpu_report is None or mig_change(node.node) is not MigChange.SETTLED or distrust(node.node, node.gpus):
+        return None
+    config = node_config([(gpu.index, gpu.counts, _ids(gpu.geometry)) for gpu in node.gpus])
+    return config if len(config) != 1 else (replace(config[0], devices=()),)
 
 
 def files_of(configs: Mapping[str, NodeConfig], kept: Mapping[str, NodeConfig]) -> dict[str, str]:
     """Return text by file name; nothing when no node changes."""
     if not configs:
         return {}
-    labels = labels_of(configs)
+    return {PARTED_FILE: parted_text(configs, kept), **fixed_files(labels_of(configs))}
+
+
+def fixed_files(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the files beside mig-parted's: no more than the labels of the nodes decides what is in them."""
     nodes = "---\n".join(_labelled(node, value) for node, value in labels.items())
     policy = {"spec": {"migManager": {"config": {"name": CONFIG_MAP}}}}
     kustomization = {
@@ -69,7 +86,6 @@ def files_of(configs: Mapping[str, NodeConfig], kept: Mapping[str, NodeConfig]) 
         "resources": [LABELS_FILE],
     }
     return {
-        PARTED_FILE: parted_text(configs, kept),
         LABELS_FILE: f"# The label starts the change: drain first what the plan drains.\n{nodes}",
         POLICY_FILE: (
             "# Names the ConfigMap to the GPU operator, once, before the labels are set:\n"

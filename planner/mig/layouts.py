@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from islander.hardware.mig import Geometry, Placement
@@ -20,6 +20,11 @@ def counts_of(counts: Mapping[str, int]) -> Counts:
 def placed(geometry: Geometry, counts: Counts) -> tuple[Placement, ...] | None:
     """Return where the instances would lie; None when they do not fit on one GPU."""
     return geometry.layouts_of(dict(counts))
+
+
+def needs_reset(geometry: Geometry, before: Collection[object], after: Collection[object]) -> bool:
+    """Return whether a GPU with instances before and after is switched to or from MIG, and that takes a reset of it."""
+    return geometry.reset and bool(before) != bool(after)
 
 
 @lru_cache(maxsize=1024)

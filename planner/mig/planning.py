@@ -19,7 +19,7 @@ from planner.mig.drains import Drainable, DrainPlan, drain_plan, drainable
 from planner.mig.emit import configs_of, files_of, kept_configs, labels_of
 from planner.mig.fleet import Fleet, FleetNode
 from planner.mig.gpus import FleetGpu
-from planner.mig.layouts import Counts, placed
+from planner.mig.layouts import Counts, needs_reset, placed
 from planner.mig.naming import Named, named
 from planner.mig.options import MigOptions
 from planner.mig.plan import (
@@ -257,7 +257,7 @@ def _gpu_layout(node: FleetNode, gpu: FleetGpu, counts: Counts | None) -> GpuLay
         keeps=[],
         drains=list(gpu.pods),
         created=created,
-        reset=gpu.geometry.reset and bool(before) != bool(after),
+        reset=needs_reset(gpu.geometry, before, after),
     )
 
 

@@ -17,7 +17,7 @@ from planner.mig.options import MigOptions, wanted_profile
 from planner.mig.plan import Drain, GpuLayout, KeptInstance, MigPlan, PlacedInstance, Waiting
 from planner.mig.planning import plan_mig
 from tests.builders import a_node, a_pod, a_snapshot
-from tests.mig_builders import a_mig_node, a_mig_pod, owner_of
+from tests.mig_builders import A100, a_mig_node, a_mig_pod, owner_of
 
 SETTINGS = PolicySettings()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -143,12 +143,39 @@ def test_a_plan_that_contradicts_itself_is_found(change):
         ("mig-parted.yaml", lambda _: ""),
         ("node-labels.yaml", lambda t: t.replace("n1", "n2")),
         ("node-labels.yaml", lambda _: "kind: ["),
+        ("node-labels.yaml", lambda t: f"{t}spec:\n  unschedulable: true\n"),
+        ("node-labels.yaml", lambda t: f"{t}---\n{t}"),
+        ("kustomization.yaml", lambda t: t.replace("resources:", "resources:\n- more.yaml")),
+        ("clusterpolicy-patch.yaml", lambda _: ""),
     ],
 )
 def test_a_file_that_says_something_else_than_the_plan_is_found(name, change):
     text = change(PLAN.files[name])
     assert text != PLAN.files[name]
     assert codes(structs.replace(PLAN, files={**PLAN.files, name: text}), CLUSTER) == {"FILE_NOT_VALID"}
+
+
+def test_a_file_that_no_plan_writes_is_found():
+    assert codes(structs.replace(PLAN, files={**PLAN.files, "../more.yaml": ""}), CLUSTER) == {"FILE_NOT_VALID"}
+    fewer = {name: text for name, text in PLAN.files.items() if name != "kustomization.yaml"}
+    assert codes(structs.replace(PLAN, files=fewer), CLUSTER) == {"FILE_NOT_VALID"}
+
+
+def test_a_configuration_that_would_cut_a_node_which_stays_as_it_is_is_found():
+    labelled = a_mig_node("n2", gpus=1, cut={0: [("7g.80gb", 0, "default/r2")]}, labels={names.MIG_CONFIG: "custom"})
+    cluster = a_snapshot(NODE, RUNS, labelled, a_mig_pod("r2", "7g.80gb", node="n2"))
+    plan = planned(cluster, "3g.40gb=2", nodes="!nvidia.com/mig.config")
+    text = plan.files["mig-parted.yaml"]
+    assert "7g.80gb: 1" in text
+    files = {**plan.files, "mig-parted.yaml": text.replace("7g.80gb: 1", "1g.10gb: 7")}
+    assert codes(structs.replace(plan, files=files), cluster) == {"FILE_NOT_VALID"}
+
+
+def test_a_reset_that_is_kept_quiet_is_found():
+    cluster = a_snapshot(a_mig_node(product=A100))
+    plan = planned(cluster, "3g.40gb=1")
+    quiet = with_gpu(plan, changed(plan).index, lambda g: structs.replace(g, reset=False))
+    assert codes(quiet, cluster) == {"PLAN_INCONSISTENT"}
 
 
 def test_a_waiting_pod_whose_gpus_are_cut_away_is_found():

@@ -495,6 +495,22 @@ def test_a_label_that_the_file_cannot_hold_is_warned_about():
     assert told(plan, "b, c: labelled nvidia.com/mig.config=custom-x, which is not in the file")
 
 
+def test_one_configuration_serves_nodes_of_any_number_of_gpus_that_are_all_cut_alike():
+    other = [a_mig_node(f"n{size}", gpus=size, labels={names.MIG_CONFIG: "plain"}) for size in (4, 8)]
+    plan = planned(a_snapshot(a_mig_node("a", gpus=1), *other), "1g.10gb=1", nodes="!nvidia.com/mig.config")
+    configs, _ = read_parted(plan.files["mig-parted.yaml"])
+    assert configs["plain"] == [{"devices": "all", "mig-enabled": False}]
+    assert not told(plan, "plain")
+
+
+def test_the_operators_own_label_stays_in_the_file_though_a_node_reports_nothing():
+    silent = a_node("b", labels={names.MIG_CONFIG: "all-disabled", names.MIG_STRATEGY: "mixed"})
+    plan = planned(a_snapshot(a_mig_node("a", gpus=1), silent), "1g.10gb=1", nodes="!nvidia.com/mig.config")
+    configs, _ = read_parted(plan.files["mig-parted.yaml"])
+    assert configs["all-disabled"] == [{"devices": "all", "mig-enabled": False}]
+    assert not told(plan, "all-disabled")
+
+
 def test_a_selector_of_no_node_is_an_error():
     with pytest.raises(PlannerError, match="selects none of 1 nodes"):
         planned(a_snapshot(a_mig_node()), "1g.10gb=1", nodes="pool=none")
