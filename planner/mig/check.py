@@ -12,6 +12,7 @@ from islander.policy.settings import PolicySettings
 from planner.mig.check_demand import check_demand, check_waiting
 from planner.mig.check_drains import check_drains
 from planner.mig.check_files import check_files
+from planner.mig.demand import too_new
 from planner.mig.drains import Drainable, drainable
 from planner.mig.findings import Findings
 from planner.mig.fleet import SINGLE, Fleet, FleetNode
@@ -91,6 +92,9 @@ def _check_gpu(told: GpuLayout, nodes: Mapping[str, FleetNode], may_leave: Drain
         findings.add(where, MoveCode.LAYOUT_NOT_LEGAL, f"GPU {where} as {', '.join(f'{p}@{s}' for p, s in after)}")
     elif told.reset != needs_reset(gpu.geometry, told.before, told.after):
         findings.add(where, MoveCode.PLAN_INCONSISTENT, f"GPU {where}: whether it needs a reset is told wrongly")
+    new = [i.profile for i in told.created if too_new(told.product, i.profile, node)]
+    if new:
+        findings.add(where, MoveCode.DRIVER_TOO_OLD, f"GPU {where} as {', '.join(sorted(set(new)))}")
     if told.keeps:
         message = f"GPU {where} keeps {len(told.keeps)} instances, but mig-parted replaces the whole layout"
         findings.add(where, MoveCode.PLAN_INCONSISTENT, message)

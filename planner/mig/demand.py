@@ -99,7 +99,18 @@ def may_run(demand: Demand, node: FleetNode) -> bool:
     # Where labels do not tell, instances are offered under their own names.
     if not node.takes_pods or (demand.strategy and demand.strategy != (node.strategy or MIXED)):
         return False
+    if any(too_new(product, profile, node) for product, profile in demand.accepts):
+        return False
     return demand.pod is None or tolerates(demand.pod, node.node)
+
+
+def too_new(product: str, profile: str, node: FleetNode) -> bool:
+    """Return whether the node has GPUs of a product, and a driver that does not know the profile yet."""
+    if node.driver is None or product not in (product_of(node.node), *(gpu.product for gpu in node.gpus)):
+        return False
+    geometry = geometry_for(product)
+    found = geometry.profile(profile) if geometry is not None else None
+    return found is not None and found.min_driver > node.driver
 
 
 def tolerates(pod: Pod, node: Node) -> bool:

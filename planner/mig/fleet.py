@@ -71,6 +71,11 @@ class FleetNode:
         return self.node.name
 
     @property
+    def driver(self) -> int | None:
+        """Major version of the node's driver, None when no label tells it."""
+        return driver_of(self.node)
+
+    @property
     def sliced_as(self) -> str:
         """Profile that `nvidia.com/gpu` counts under strategy `single`; empty when it counts whole GPUs."""
         return sliced_as(self.node)
@@ -185,7 +190,7 @@ def _closed(node: Node, product: str, gpus: Sequence[FleetGpu], *, dra: bool) ->
     if dra:
         return Closed(MoveCode.GPUS_NOT_KNOWN, "dynamic resource allocation hands out its GPUs")
     least = min((gpu.geometry.min_driver for gpu in gpus if gpu.geometry), default=0)
-    driver = _driver(node)
+    driver = driver_of(node)
     if driver is not None and driver < least:
         return Closed(MoveCode.DRIVER_TOO_OLD, f"driver {driver} is there, {least} is needed")
     if node.gpu_report and (why := distrust(node, gpus)):
@@ -201,7 +206,8 @@ def _unknown(node: Node, gpus: Sequence[FleetGpu]) -> str:
     return "the report of the node and the counts of the API disagree" if gpus else "the node has no GPU"
 
 
-def _driver(node: Node) -> int | None:
+def driver_of(node: Node) -> int | None:
+    """Return the major version of a node's driver, None when no label tells it."""
     text = next((value for key in names.DRIVER_MAJOR if (value := node.label(key))), "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else None
 

@@ -50,7 +50,8 @@ class Legality:
         labels = dict(node.node.labels)
         values = tuple(labels.get(key) for key in self._keys)
         name = node.name if self._named else ""
-        return values, node.node.taints, node.strategy, node.takes_pods, product_of(node.node), name
+        products = product_of(node.node), *sorted({gpu.product for gpu in node.gpus})
+        return values, node.node.taints, node.strategy, node.takes_pods, products, node.driver, name
 
 
 def _mentioned(pod: Pod) -> Iterator[str]:

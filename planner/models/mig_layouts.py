@@ -71,12 +71,15 @@ def variables_of(case: Case, model: cp_model.CpModel) -> LayoutVars:
         for p in range(len(node_class.patterns)):
             v.nodes[c, p] = model.new_int_var(0, len(node_class.nodes), f"nodes[{c},{p}]")
         v.touched[c] = model.new_int_var(0, len(node_class.nodes), f"touched[{c}]")
+    useful = _useful_profiles(problem)
     for (site, product), most in sorted(_takeable(problem).items()):
-        for n in range(len(problem.layouts[product])):
-            v.cut[site, product, n] = model.new_int_var(0, most, f"cut[{site},{product},{n}]")
+        for n, counts in enumerate(problem.layouts[product]):
+            if useful[site, product] >= dict(counts).keys():
+                v.cut[site, product, n] = model.new_int_var(0, most, f"cut[{site},{product},{n}]")
     for g, group in enumerate(problem.sliced):
+        own = useful[problem.classes[group.node_class].site, group.product]
         for n, counts in enumerate(problem.layouts[group.product]):
-            if counts != group.counts:
+            if counts != group.counts and own >= dict(counts).keys():
                 v.recut[g, n] = model.new_int_var(0, group.size, f"recut[{g},{n}]")
     for d, demand in enumerate(problem.demands):
         for site, runs in enumerate(problem.sites):
@@ -89,6 +92,16 @@ def variables_of(case: Case, model: cp_model.CpModel) -> LayoutVars:
                 most = min(len(need.pods), most * len(problem.classes[c].nodes))
                 v.stay[i, c] = model.new_int_var(0, most, f"stay[{i},{c}]")
     return v
+
+
+def _useful_profiles(problem: Problem) -> defaultdict[tuple[int, str], set[str]]:
+    """Return the profiles that serve some demand at a site, by (site, product): no GPU there is cut into others."""
+    found: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
+    for site, runs in enumerate(problem.sites):
+        for demand, may in zip(problem.demands, runs, strict=True):
+            for product, profile in demand.accepts if may else ():
+                found[site, product].add(profile)
+    return found
 
 
 def _takeable(problem: Problem) -> dict[tuple[int, str], int]:

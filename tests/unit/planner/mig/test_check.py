@@ -171,6 +171,12 @@ def test_a_configuration_that_would_cut_a_node_which_stays_as_it_is_is_found():
     assert codes(structs.replace(plan, files=files), cluster) == {"FILE_NOT_VALID"}
 
 
+def test_a_profile_that_the_driver_does_not_know_is_found():
+    plan = planned(a_snapshot(a_mig_node(product=A100)), "1g.20gb=1")
+    old = a_mig_node(product=A100, labels={names.DRIVER_MAJOR[0]: "470"})
+    assert codes(plan, a_snapshot(old)) == {"DRIVER_TOO_OLD"}
+
+
 def test_a_reset_that_is_kept_quiet_is_found():
     cluster = a_snapshot(a_mig_node(product=A100))
     plan = planned(cluster, "3g.40gb=1")

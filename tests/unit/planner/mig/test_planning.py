@@ -389,6 +389,14 @@ def test_an_old_driver_is_no_target():
     assert plan.not_targets[0].message == "driver 470 is there, 525 is needed"
 
 
+def test_a_profile_that_the_driver_does_not_know_yet_is_cut_on_another_node():
+    old, new = (a_mig_node(f"r{r}", product=A100, labels={names.DRIVER_MAJOR[0]: str(r)}) for r in (470, 525))
+    assert set(cut(planned(a_snapshot(old, new), "1g.20gb=9"))) == {("r525", 5), ("r525", 6), ("r525", 7)}
+    plan = planned(a_snapshot(old), "1g.20gb=1", "1g.10gb=1")
+    assert cut(plan) == {("r470", 7): ["1g.10gb"]}
+    assert [(u.profile, u.count, u.code) for u in plan.unmet] == [("1g.20gb", 1, "NO_GPU_TO_CUT")]
+
+
 def test_nodes_that_the_selector_leaves_out_do_not_change():
     nodes = [a_mig_node("a", gpus=1), a_mig_node("b", gpus=1, labels={"pool": "slices"})]
     assert set(cut(planned(a_snapshot(*nodes), "1g.10gb=9", nodes="pool=slices"))) == {("b", 0)}
