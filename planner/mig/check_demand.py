@@ -12,13 +12,14 @@ from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.need import need_of
 from islander.policy.reasons import Code, MoveCode
 from islander.policy.settings import PolicySettings
-from planner.mig.demand import Demand, may_run, product_of, tolerates
+from planner.mig.demand import Demand, may_run
 from planner.mig.findings import Findings
 from planner.mig.fleet import Fleet, FleetNode
 from planner.mig.islands import is_uniform, packs
 from planner.mig.patterns import idle_mask, is_unsure
 from planner.mig.plan import MigPlan
 from planner.mig.pod_demand import RUNNING, running_demands, waits_for_whole, whole_shape
+from planner.mig.tolerance import product_of, tolerates
 from planner.problem import is_waiting
 
 _Key = tuple[str, str, str]

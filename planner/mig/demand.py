@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from msgspec import structs
-
-from islander.cluster import names
-from islander.cluster.node import Node
 from islander.cluster.pod import Pod
 from islander.hardware.mig import Geometry, geometry_for, parse_profile_name
-from islander.hardware.products import parse_product_label
-from islander.policy.selectors import unmatched_key, untolerated_taint
 from planner.mig.fleet import MIXED, Fleet, FleetNode
+from planner.mig.tolerance import product_of, tolerates
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +31,8 @@ class Demand:
         True when the pods have their instances already; they ask for others only when theirs are taken away.
     why
         How a model's memory was reckoned; empty for anything else.
+    beyond
+        Instances that one pod asks for, when nodes of some product cannot have so many; these do not serve. Else 0.
     """
 
     profile: str
@@ -49,6 +46,7 @@ class Demand:
     pods: tuple[str, ...] = ()
     running: bool = False
     why: str = ""
+    beyond: int = 0
 
     def profile_on(self, product: str) -> str | None:
         """Return the profile that serves on a product, None when none does."""
@@ -89,11 +87,6 @@ def geometries_in(fleet: Fleet) -> dict[str, Geometry]:
     return {product: found for product in sorted(products) if (found := geometry_for(product)) is not None}
 
 
-def product_of(node: Node) -> str:
-    """Return the product that a node's label names, without endings; empty when there is none."""
-    return parse_product_label(node.label(names.GPU_PRODUCT) or "").name
-
-
 def may_run(demand: Demand, node: FleetNode) -> bool:
     """Return whether pods of the demand may use instances of the node, as far as labels and taints tell."""
     # Where labels do not tell, instances are offered under their own names.
@@ -111,19 +104,6 @@ def too_new(product: str, profile: str, node: FleetNode) -> bool:
     geometry = geometry_for(product)
     found = geometry.profile(profile) if geometry is not None else None
     return found is not None and found.min_driver > node.driver
-
-
-def tolerates(pod: Pod, node: Node) -> bool:
-    """Return whether selectors and taints let a pod on a node; what its product label says of MIG does not count."""
-    plain = product_of(node)
-    if plain:
-        spec = pod.spec
-        asked = tuple((k, parse_product_label(v).name if k == names.GPU_PRODUCT else v) for k, v in spec.node_selector)
-        labels = tuple((k, plain if k == names.GPU_PRODUCT else v) for k, v in node.labels)
-        if asked != spec.node_selector or labels != node.labels:
-            pod = structs.replace(pod, spec=structs.replace(spec, node_selector=asked))
-            node = structs.replace(node, labels=labels)
-    return untolerated_taint(pod, node) is None and unmatched_key(pod, node) is None
 
 
 def accepting(profile: str, geometries: Mapping[str, Geometry]) -> tuple[tuple[str, str], ...]:

@@ -39,7 +39,7 @@ def demands_of(snapshot: ClusterSnapshot, fleet: Fleet, settings: PolicySettings
     instances = [_of_profile(wanted, geometries) for wanted in options.profiles]
     instances += [_of_model(wanted, geometries) for wanted in options.models]
     running = held_demands(fleet, geometries, settings, warnings)
-    pending = [] if options.asked else pending_demands(snapshot, geometries, settings, warnings)
+    pending = [] if options.asked else pending_demands(snapshot, fleet, geometries, settings, warnings)
     instances += pending + running
     return Demands(
         tuple(sorted(instances, key=lambda d: (-d.priority, d.running, d.profile, d.source, d.pods))),

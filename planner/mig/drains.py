@@ -14,10 +14,10 @@ from islander.hardware.mig import geometry_for, profile_of_resource
 from islander.policy.need import need_of
 from islander.policy.reasons import MoveCode
 from islander.policy.settings import PolicySettings
-from planner.mig.demand import product_of
 from planner.mig.fleet import Fleet, FleetNode
 from planner.mig.gpus import Use, canonical, devices_of
 from planner.mig.plan import Drain
+from planner.mig.tolerance import product_of
 from planner.movability import Movability, group_of, reload_seconds_of
 from planner.options import PlanOptions
 from planner.plan import Step

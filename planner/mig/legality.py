@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from islander.cluster.pod import Pod
-from planner.mig.demand import Demand, WholeNeed, may_run, product_of, tolerates
+from planner.mig.demand import Demand, WholeNeed, may_run
 from planner.mig.fleet import FleetNode
+from planner.mig.tolerance import product_of, tolerates
 
 
 class Legality:

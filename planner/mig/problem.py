@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from islander.cluster import names
 from islander.hardware.mig import Geometry
-from planner.mig.demand import Demand, WholeNeed, geometries_in, product_of
+from planner.mig.demand import Demand, WholeNeed, geometries_in
 from planner.mig.demands import Demands
 from planner.mig.fleet import SINGLE, Fleet, FleetNode
 from planner.mig.gpus import FleetGpu, Use
@@ -16,6 +16,7 @@ from planner.mig.islands import is_uniform
 from planner.mig.layouts import Counts, layouts_within
 from planner.mig.legality import Legality
 from planner.mig.patterns import Pattern, Patterns, gives_mib, idle_mask, is_unsure
+from planner.mig.tolerance import product_of
 
 
 @dataclass(frozen=True, slots=True)

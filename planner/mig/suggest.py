@@ -13,11 +13,11 @@ from islander.cluster.snapshot import ClusterSnapshot
 from islander.cluster.vllm import gpus_of_container, parallel_sizes, read_container
 from islander.hardware.mig import Geometry
 from islander.policy.settings import PolicySettings
-from planner.mig.demand import product_of
 from planner.mig.demands import smallest_profile
 from planner.mig.fleet import Fleet
 from planner.mig.memory import UTILIZATION_PERCENT, ModelNeed, gib, need_of_model, usable_mib
 from planner.mig.plan import Suggestion
+from planner.mig.tolerance import product_of
 
 _DECIMAL_LENGTH = 8
 
