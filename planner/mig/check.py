@@ -20,6 +20,7 @@ from planner.mig.gpus import FleetGpu, Use
 from planner.mig.layouts import needs_reset
 from planner.mig.options import MigOptions
 from planner.mig.plan import GpuLayout, MigPlan
+from planner.mig.pod_demand import RUNNING
 from planner.plan import PlanVerdict, SnapshotFacts
 
 
@@ -41,7 +42,7 @@ def check_mig_plan(
     allowed = MigOptions.from_flags(plan.options) if options is None else options
     fleet = Fleet.of(snapshot, allowed)
     nodes = {node.name: node for node in fleet.nodes}
-    reach = max((line.priority for line in plan.demand), default=None)
+    reach = max((line.priority for line in plan.demand if line.source != RUNNING), default=None)
     may_leave = drainable(snapshot, fleet, settings, reach, allowed=allowed.allow_drain)
     findings = Findings()
     for gpu in plan.gpus:

@@ -8,7 +8,7 @@ from typing import Any
 
 from islander.cluster import names
 from islander.policy.reasons import MoveCode
-from planner.mig.emit import PARTED_FILE, config_now, fixed_files
+from planner.mig.emit import PARTED_FILE, config_now, device_numbers, fixed_files
 from planner.mig.findings import Findings
 from planner.mig.fleet import FleetNode
 from planner.mig.layouts import Counts, counts_of
@@ -34,7 +34,7 @@ def check_files(plan: MigPlan, nodes: Mapping[str, FleetNode], findings: Finding
         if config not in configs:
             findings.add("", MoveCode.FILE_NOT_VALID, f"node {name}: no configuration is called {config!r:.70}")
             continue
-        said = indexes_of(configs[config], [gpu.index for gpu in nodes[name].gpus])
+        said = indexes_of(configs[config], device_numbers(nodes[name]))
         for index, mentions in sorted(said.items()):
             counts = layouts[name].get(index)
             if len(mentions) != 1:
@@ -57,7 +57,7 @@ def _check_others(
         name = node.node.label(names.MIG_CONFIG) or ""
         if node.name in plan.node_labels or name in plan.node_labels.values() or name not in configs:
             continue
-        said = indexes_of(configs[name], [gpu.index for gpu in node.gpus])
+        said = indexes_of(configs[name], device_numbers(node))
         told = {gpu.index: [(bool(gpu.counts), gpu.counts)] for gpu in node.gpus}
         if config_now(node) is not None and said != told:
             message = f"{PARTED_FILE}: {name} would cut node {node.name} anew, which the plan leaves as it is"

@@ -12,12 +12,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from islander.hardware.mig import parse_profile_name
+from planner.abbreviated import abbreviated
 from planner.errors import PlannerError
 from planner.mig.memory import ModelNeed, need_of_model
 from planner.mig.options import MOST_INSTANCES, WantedModel, WantedProfile
 
 _MIB_PER_GIB = 1024
-_MOST_SHOWN = 40
 _Priority = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 
 
@@ -130,20 +130,6 @@ def _line(error: ErrorDetails) -> str:
         case "missing":
             return f"{where}: is missing"
         case "model_type":
-            return f"{where}: must be a mapping, found {_told(error['input'])}"
+            return f"{where}: must be a mapping, found {abbreviated(error['input'])}"
         case _:
-            return f"{where}: {error['msg'].removeprefix('Input ')}, found {_told(error['input'])}"
-
-
-def _told(value: object) -> str:
-    """Return a value in a few words; what a file nests in itself, or a number of a million digits, is not spelled."""
-    match value:
-        case dict():
-            return "a mapping"
-        case list() | tuple() | set():
-            return "a list"
-        case str():
-            return repr(value[:_MOST_SHOWN])
-        case int() if value.bit_length() > _MOST_SHOWN:
-            return "a number of many digits"
-    return repr(value)
+            return f"{where}: {error['msg'].removeprefix('Input ')}, found {abbreviated(error['input'])}"

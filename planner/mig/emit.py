@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from islander.cluster import names
 from islander.cluster.mig_devices import MigChange, mig_change
-from islander.hardware.mig import Geometry
 from planner.mig.fleet import Fleet, FleetNode
 from planner.mig.gpus import distrust
 from planner.mig.layouts import Counts
@@ -27,11 +26,19 @@ ALL_DISABLED = "all-disabled"
 
 def configs_of(nodes: Mapping[str, FleetNode], layouts: Mapping[tuple[str, int], Counts]) -> dict[str, NodeConfig]:
     """Return the configuration of each node that changes; GPUs that do not change are in it as they are."""
-    found = {}
-    for name in sorted({node for node, _ in layouts}):
-        gpus = [(gpu.index, layouts.get((name, gpu.index), gpu.counts), gpu.geometry) for gpu in nodes[name].gpus]
-        found[name] = node_config([(index, counts, _ids(geometry)) for index, counts, geometry in gpus])
-    return found
+    return {name: _config_of(nodes[name], layouts) for name in sorted({node for node, _ in layouts})}
+
+
+def _config_of(node: FleetNode, layouts: Mapping[tuple[str, int], Counts]) -> NodeConfig:
+    numbers = device_numbers(node)
+    return node_config(
+        [(gpu.index, layouts.get((node.name, gpu.index), gpu.counts), numbers[gpu.index]) for gpu in node.gpus]
+    )
+
+
+def device_numbers(node: FleetNode) -> dict[int, tuple[str, ...]]:
+    """Return the numbers that the product of each GPU may have, by index; none of products that are not known."""
+    return {gpu.index: gpu.geometry.device_ids if gpu.geometry is not None else () for gpu in node.gpus}
 
 
 def labels_of(configs: Mapping[str, NodeConfig]) -> dict[str, str]:
@@ -61,7 +68,7 @@ def config_now(node: FleetNode) -> NodeConfig | None:
     """Return how a node is cut, None when nobody knows; GPUs that are all cut alike have no indexes, however many."""
     if node.node.gpu_report is None or mig_change(node.node) is not MigChange.SETTLED or distrust(node.node, node.gpus):
         return None
-    config = node_config([(gpu.index, gpu.counts, _ids(gpu.geometry)) for gpu in node.gpus])
+    config = _config_of(node, {})
     return config if len(config) != 1 else (replace(config[0], devices=()),)
 
 
@@ -99,7 +106,3 @@ def _labelled(node: str, value: str) -> str:
     """Return a node with its one label; quotes keep a name such as `10` a text."""
     head = f"apiVersion: v1\nkind: Node\nmetadata:\n  name: {json.dumps(node)}\n"
     return f"{head}  labels:\n    {names.MIG_CONFIG}: {value}\n"
-
-
-def _ids(geometry: Geometry | None) -> tuple[str, ...]:
-    return geometry.device_ids if geometry is not None else ()

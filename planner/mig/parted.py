@@ -20,6 +20,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from islander.hardware.mig import parse_profile_name
+from planner.abbreviated import abbreviated
 from planner.mig.layouts import Counts
 
 VERSION = "v1"
@@ -118,13 +119,13 @@ def read_parted(text: str) -> tuple[dict[str, Any], list[str]]:
     """Return the configurations of a file by name, and everything that mig-parted would refuse, or fight over."""
     try:
         document = YAML(typ="safe", pure=True).load(text)
-    except (YAMLError, ValueError) as problem:
+    except (YAMLError, ValueError, RecursionError) as problem:
         return {}, [f"is not YAML: {str(problem).partition(chr(10))[0]}"]
     if not isinstance(document, dict):
         return {}, ["is no mapping"]
-    found = [f"{key!r:.40}: unknown key" for key in document if key not in ("version", "mig-configs")]
+    found = [f"{abbreviated(key)}: unknown key" for key in document if key not in ("version", "mig-configs")]
     if document.get("version") != VERSION:
-        found.append(f"version: must be {VERSION}, is {document.get('version')!r:.40}")
+        found.append(f"version: must be {VERSION}, is {abbreviated(document.get('version'))}")
     configs = document.get("mig-configs")
     if not isinstance(configs, dict) or not configs:
         return {}, [*found, "mig-configs: must map names to lists of entries"]
@@ -138,14 +139,24 @@ def parted_errors(text: str) -> list[str]:
     return read_parted(text)[1]
 
 
-def indexes_of(entries: Sequence[Mapping[str, Any]], gpus: Collection[int]) -> dict[int, list[tuple[bool, Counts]]]:
-    """Return what a valid configuration says of each GPU of a node: (MIG mode, instances) once for each mention."""
+def indexes_of(
+    entries: Sequence[Mapping[str, Any]], gpus: Mapping[int, Collection[str]]
+) -> dict[int, list[tuple[bool, Counts]]]:
+    """Return what a valid configuration says of each GPU of a node: (MIG mode, instances) once for each mention.
+
+    Parameters
+    ----------
+    gpus
+        Numbers that the product of each GPU may have, by index: a filter that leaves one of them out may pass it over.
+    """
     found: dict[int, list[tuple[bool, Counts]]] = {index: [] for index in gpus}
     for entry in entries:
         counts = tuple(sorted((str(k), int(n)) for k, n in (entry.get("mig-devices") or {}).items() if n))
-        devices = gpus if entry["devices"] == ALL else entry["devices"]
-        for index in devices:
-            found.setdefault(index, []).append((bool(entry["mig-enabled"]), counts))
+        only = {number.upper() for number in _filters(entry)} if "device-filter" in entry else None
+        for index in gpus if entry["devices"] == ALL else entry["devices"]:
+            numbers = gpus.get(index, ())
+            if only is None or (numbers and {number.upper() for number in numbers} <= only):
+                found.setdefault(index, []).append((bool(entry["mig-enabled"]), counts))
     return found
 
 
@@ -193,12 +204,13 @@ def _entry_errors(entry: Any) -> Iterator[str]:
         if key not in entry:
             yield f".{key}: is missing"
     if "devices" in entry and not _are_devices(entry["devices"]):
-        yield f".devices: must be {ALL!r} or a list of indexes, is {entry['devices']!r:.40}"
+        yield f".devices: must be {ALL!r} or a list of indexes, is {abbreviated(entry['devices'])}"
     if "device-filter" in entry and not all(_FILTER.fullmatch(text) for text in _filters(entry)):
-        yield f".device-filter: must be one or several numbers such as 0x233010DE, is {entry['device-filter']!r:.40}"
+        told = abbreviated(entry["device-filter"])
+        yield f".device-filter: must be one or several numbers such as 0x233010DE, is {told}"
     enabled = entry.get("mig-enabled")
     if "mig-enabled" in entry and not isinstance(enabled, bool):
-        yield f".mig-enabled: must be true or false, is {enabled!r:.40}"
+        yield f".mig-enabled: must be true or false, is {abbreviated(enabled)}"
     counts = entry.get("mig-devices")
     if enabled is True and "mig-devices" not in entry:
         yield ".mig-devices: is missing, though MIG is enabled"
@@ -217,9 +229,9 @@ def _count_errors(counts: Any, *, enabled: bool) -> Iterator[str]:
         yield ".mig-devices: must be empty, since MIG is not enabled"
     for profile, number in counts.items():
         if not isinstance(profile, str) or parse_profile_name(profile) is None:
-            yield f".mig-devices: {profile!r:.40} is no profile"
+            yield f".mig-devices: {abbreviated(profile)} is no profile"
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            yield f".mig-devices.{profile}: must be a number from 0, is {number!r:.40}"
+            yield f".mig-devices.{profile}: must be a number from 0, is {abbreviated(number)}"
     if counts and all(number == 0 for number in counts.values()):
         yield ".mig-devices: not all numbers may be 0"
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from islander.hardware.mig import geometry_for
 from islander.policy.settings import PolicySettings
 from planner.mig.parted import indexes_of, read_parted
 from planner.mig.plan import MigPlan
@@ -104,8 +105,12 @@ def test_every_file_passes_and_names_every_gpu_once(first: int) -> None:
         assert errors == []
         assert set(made.node_labels.values()) == set(configs)
         for node, config in made.node_labels.items():
-            indexes = [gpu.index for gpu in made.gpus if gpu.node == node]
-            assert all(len(said) == 1 for said in indexes_of(configs[config], indexes).values())
+            gpus = [gpu for gpu in made.gpus if gpu.node == node]
+            geometries = {gpu.index: geometry_for(gpu.product) for gpu in gpus}
+            numbers = {index: known.device_ids if known else () for index, known in geometries.items()}
+            said = indexes_of(configs[config], numbers)
+            assert said.keys() == numbers.keys()
+            assert all(len(mentions) == 1 for mentions in said.values())
 
 
 def test_the_same_cluster_and_demand_give_the_same_plan() -> None:

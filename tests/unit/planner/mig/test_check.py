@@ -13,7 +13,7 @@ from islander.cluster import names
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings
 from planner.mig.check import check_mig_plan
-from planner.mig.options import MigOptions, wanted_profile
+from planner.mig.options import MigOptions, WantedProfile, wanted_profile
 from planner.mig.plan import Drain, GpuLayout, KeptInstance, MigPlan, PlacedInstance, Waiting
 from planner.mig.planning import plan_mig
 from tests.builders import a_node, a_pod, a_snapshot
@@ -141,6 +141,7 @@ def test_a_plan_that_contradicts_itself_is_found(change):
         ("mig-parted.yaml", lambda t: t.replace("mig-enabled: true", "mig-enabled: yes please")),
         ("mig-parted.yaml", lambda t: t.replace("version: v1", "version: v2")),
         ("mig-parted.yaml", lambda _: ""),
+        ("mig-parted.yaml", lambda t: t + "more: " + "[" * 5000),
         ("node-labels.yaml", lambda t: t.replace("n1", "n2")),
         ("node-labels.yaml", lambda _: "kind: ["),
         ("node-labels.yaml", lambda t: f"{t}spec:\n  unschedulable: true\n"),
@@ -175,6 +176,30 @@ def test_a_profile_that_the_driver_does_not_know_is_found():
     plan = planned(a_snapshot(a_mig_node(product=A100)), "1g.20gb=1")
     old = a_mig_node(product=A100, labels={names.DRIVER_MAJOR[0]: "470"})
     assert codes(plan, a_snapshot(old)) == {"DRIVER_TOO_OLD"}
+
+
+def test_a_filter_that_passes_over_a_gpu_of_the_node_is_found():
+    node = a_mig_node()
+    assert node.gpu_report is not None
+    other = (structs.replace(gpu, product=A100 if gpu.index < 4 else "") for gpu in node.gpu_report.gpus)
+    cluster = a_snapshot(structs.replace(node, gpu_report=structs.replace(node.gpu_report, gpus=tuple(other))))
+    plan = planned(cluster, "3g.40gb=1")
+    assert codes(plan, cluster) == set()
+    text = plan.files["mig-parted.yaml"].replace('"0x233010DE", ', "")
+    assert codes(structs.replace(plan, files={**plan.files, "mig-parted.yaml": text}), cluster) == {"FILE_NOT_VALID"}
+
+
+def test_a_pod_above_all_that_is_wanted_is_not_drained_whatever_runs_elsewhere():
+    pods = [a_mig_pod("m", node="n1", movable=True, priority=50), a_mig_pod("high", node="n2", priority=100)]
+    busy = a_mig_node("n1", gpus=1, cut={0: [("1g.10gb", 0, "default/m")]})
+    spare = a_mig_node("n2", gpus=1, cut={0: [("1g.10gb", 0, "default/high"), ("1g.10gb", 1)]})
+    nodes = a_snapshot(busy, spare, *pods, owner_of(pods[0]))
+    asks = MigOptions(profiles=(WantedProfile("7g.80gb", 1, 60),), asked=True, allow_drain=True)
+    made = plan_mig(nodes, SETTINGS, asks, NOW)
+    assert codes(made, nodes) == set()
+    lowered = structs.replace(made, demand=[structs.replace(d, priority=0) for d in made.demand])
+    running = structs.replace(made.demand[0], source="running pods", priority=100, count=1, met=1)
+    assert codes(structs.replace(lowered, demand=[*lowered.demand, running]), nodes) == {"PRIORITY_HIGHER"}
 
 
 def test_a_reset_that_is_kept_quiet_is_found():
