@@ -12,10 +12,11 @@ from islander.policy.need import need_of
 from islander.policy.reasons import Code, MoveCode
 from islander.policy.settings import PolicySettings
 from planner.arrivals import Arrival, after, refusal, refused
+from planner.findings import Findings
 from planner.options import PlanOptions
 from planner.parts import connected_parts
 from planner.plan import Admission, MovePlan, PlanVerdict, SnapshotFacts, Step
-from planner.plan_figures import Findings, check_figures, check_groups_of_demands, check_limits
+from planner.plan_figures import check_figures, check_groups_of_demands, check_limits
 from planner.problem import Demand, Method, Problem, is_waiting, problem_of
 from planner.world import World
 

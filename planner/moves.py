@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.demand import mix_of
 from islander.policy.settings import PolicySettings
 from planner.check import check_plan
 from planner.interruption import Interruption
-from planner.models.solve import SOLVER_NAME, SOLVER_VERSION, OnProgress, SolveStatus
+from planner.making import VALID_MINUTES, must_hold, rfc3339, solver_facts
+from planner.models.solve import OnProgress, SolveStatus
 from planner.options import PlanOptions
 from planner.order import Wave, depends_on, waves_of
 from planner.outlook import outlooks
@@ -21,7 +22,6 @@ from planner.plan import (
     MovePlan,
     Outlook,
     SnapshotFacts,
-    SolverFacts,
     Step,
     Unadmitted,
 )
@@ -31,14 +31,8 @@ from planner.rules import Rules
 from planner.solution import Solution, solve, without_moves
 from planner.world import World
 
-# A plan is good for a review, not for ever: the cluster moves on.
-VALID_MINUTES = 15
 # Below this many seconds of grace a streaming answer is often cut off.
 SHORT_GRACE_SECONDS = 30
-
-
-class InvariantError(RuntimeError):
-    """A plan that we made does not pass our own check."""
 
 
 def plan_moves(
@@ -76,9 +70,7 @@ def plan_moves(
         # A search that had to stop early may leave moves that nobody needs; then only what fits as it is is offered.
         plan = _plan(snapshot, settings, options, now, problem, world, without_moves(problem, world, solution), stop)
         verdict = check_plan(plan, snapshot, settings, options)
-    if not verdict.valid:
-        first = verdict.violations[0]
-        raise InvariantError(f"the plan does not pass its own check: {first.code} {first.step} {first.message}")
+    must_hold(verdict)
     return plan
 
 
@@ -99,21 +91,12 @@ def _plan(
     before, after = outlooks(snapshot, solution.world, problem, settings)
     return MovePlan(
         id="",
-        created_at=_rfc3339(now),
-        expires_at=_rfc3339(now + timedelta(minutes=VALID_MINUTES)),
+        created_at=rfc3339(now),
+        expires_at=rfc3339(now + timedelta(minutes=VALID_MINUTES)),
         snapshot=SnapshotFacts.of(snapshot, settings),
         goal=goal_text(options),
         outcome=_outcome(problem, options, solution, steps),
-        solver=SolverFacts(
-            name=SOLVER_NAME,
-            version=SOLVER_VERSION,
-            status=solution.status.value,
-            phases=list(solution.phases),
-            seconds=round(solution.seconds, 3),
-            seed=options.limits.seed,
-            workers=options.limits.workers,
-            time_limit_seconds=options.limits.time_limit_seconds,
-        ),
+        solver=solver_facts(solution.status.value, solution.phases, solution.seconds, options.limits),
         steps=steps,
         admits=admits,
         unadmitted=unadmitted,
@@ -270,7 +253,3 @@ def _not_emptied(options: PlanOptions, before: Outlook, after: Outlook) -> list[
     if emptied >= options.empty_nodes:
         return []
     return [f"--empty-nodes {options.empty_nodes}: {emptied} more nodes are empty after the plan than before it"]
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -184,18 +184,23 @@ class MovePlan(Struct, frozen=True, rename="camel"):
     kind: str = "MovePlan"
 
     def with_id(self) -> MovePlan:
-        """Return the plan with the id of its content; the times of snapshot and solver are left out: they differ."""
-        phases = [structs.replace(phase, seconds=0.0) for phase in self.solver.phases]
-        content = structs.replace(
-            self,
-            id="",
-            created_at="",
-            expires_at="",
-            snapshot=structs.replace(self.snapshot, taken_at=""),
-            solver=structs.replace(self.solver, phases=phases, seconds=0.0),
-        )
-        digest = hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
-        return structs.replace(self, id=f"mv-{digest[:12]}")
+        """Return the plan with the id of its content."""
+        return structs.replace(self, id=content_id("mv", self, self.snapshot, self.solver))
+
+
+def content_id(prefix: str, plan: Struct, snapshot: SnapshotFacts, solver: SolverFacts) -> str:
+    """Return the id of a plan's content; the times of snapshot and solver are left out: they differ."""
+    phases = [structs.replace(phase, seconds=0.0) for phase in solver.phases]
+    content = structs.replace(
+        plan,
+        id="",
+        created_at="",
+        expires_at="",
+        snapshot=structs.replace(snapshot, taken_at=""),
+        solver=structs.replace(solver, phases=phases, seconds=0.0),
+    )
+    digest = hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
+    return f"{prefix}-{digest[:12]}"
 
 
 class Violation(Struct, frozen=True, rename="camel"):

@@ -1,32 +1,16 @@
-"""What is wrong with a plan, and what it says of itself that cannot be so."""
+"""What a plan of moves says of itself that cannot be so."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 
-from islander.policy.reasons import MOVE_REASONS, REASONS, Code, MoveCode
+from islander.policy.reasons import MoveCode
+from planner.findings import Findings
 from planner.options import PlanOptions
-from planner.plan import Cost, MovePlan, Violation
+from planner.plan import Cost, MovePlan
 from planner.problem import Problem
 
 _MINUTES_OFF = 0.1
-
-
-@dataclass(slots=True)
-class Findings:
-    """What is wrong, each thing once."""
-
-    found: list[Violation] = field(default_factory=list)
-    _seen: set[Violation] = field(default_factory=set)
-
-    def add(self, step: str, code: Code | MoveCode, message: str) -> None:
-        """Note what speaks against a step, or against the whole plan where the step is empty."""
-        sentence = REASONS[code].sentence if isinstance(code, Code) else MOVE_REASONS[code].sentence
-        violation = Violation(step, code.value, f"{message}: {sentence}")
-        if violation not in self._seen:
-            self._seen.add(violation)
-            self.found.append(violation)
 
 
 def check_figures(plan: MovePlan, findings: Findings) -> None:

@@ -9,12 +9,12 @@ from islander.cluster.snapshot import ClusterSnapshot
 from islander.hardware.mig import Placement
 from islander.policy.reasons import Code, MoveCode
 from islander.policy.settings import PolicySettings
+from planner.findings import Findings
 from planner.mig.check_demand import check_demand, check_waiting
 from planner.mig.check_drains import check_drains
 from planner.mig.check_files import check_files
 from planner.mig.demand import too_new
 from planner.mig.drains import Drainable, drainable
-from planner.mig.findings import Findings
 from planner.mig.fleet import SINGLE, Fleet, FleetNode
 from planner.mig.gpus import FleetGpu, Use
 from planner.mig.layouts import needs_reset

@@ -12,8 +12,8 @@ from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.need import need_of
 from islander.policy.reasons import Code, MoveCode
 from islander.policy.settings import PolicySettings
+from planner.findings import Findings
 from planner.mig.demand import Demand, may_run
-from planner.mig.findings import Findings
 from planner.mig.fleet import Fleet, FleetNode
 from planner.mig.islands import is_uniform, packs
 from planner.mig.patterns import idle_mask, is_unsure

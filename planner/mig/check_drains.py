@@ -8,8 +8,8 @@ from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.need import need_of
 from islander.policy.reasons import Code, MoveCode
 from islander.policy.settings import PolicySettings
+from planner.findings import Findings
 from planner.mig.drains import Drainable
-from planner.mig.findings import Findings
 from planner.mig.fleet import Fleet
 from planner.mig.plan import MigPlan
 from planner.world import World

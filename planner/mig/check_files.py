@@ -8,8 +8,8 @@ from typing import Any
 
 from islander.cluster import names
 from islander.policy.reasons import MoveCode
+from planner.findings import Findings
 from planner.mig.emit import PARTED_FILE, config_now, device_numbers, fixed_files
-from planner.mig.findings import Findings
 from planner.mig.fleet import FleetNode
 from planner.mig.layouts import Counts, counts_of
 from planner.mig.parted import indexes_of, read_parted

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
-import msgspec
 from msgspec import Struct, structs
 
 from islander.cluster.names import API_VERSION
-from planner.plan import SnapshotFacts, SolverFacts, Step
+from planner.plan import SnapshotFacts, SolverFacts, Step, content_id
 
 
 class DemandLine(Struct, frozen=True, rename="camel"):
@@ -204,15 +201,5 @@ class MigPlan(Struct, frozen=True, rename="camel"):
     kind: str = "MigPlan"
 
     def with_id(self) -> MigPlan:
-        """Return the plan with the id of its content; the times of snapshot and solver are left out: they differ."""
-        phases = [structs.replace(phase, seconds=0.0) for phase in self.solver.phases]
-        content = structs.replace(
-            self,
-            id="",
-            created_at="",
-            expires_at="",
-            snapshot=structs.replace(self.snapshot, taken_at=""),
-            solver=structs.replace(self.solver, phases=phases, seconds=0.0),
-        )
-        digest = hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
-        return structs.replace(self, id=f"mig-{digest[:12]}")
+        """Return the plan with the id of its content."""
+        return structs.replace(self, id=content_id("mig", self, self.snapshot, self.solver))

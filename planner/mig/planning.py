@@ -6,12 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.reasons import MoveCode
 from islander.policy.settings import PolicySettings
 from planner.interruption import Interruption
+from planner.making import VALID_MINUTES, must_hold, rfc3339, solver_facts
 from planner.mig.cautions import cautions
 from planner.mig.check import check_mig_plan
 from planner.mig.demands import Demands, demands_of
@@ -38,9 +39,8 @@ from planner.mig.problem import Problem, problem_of
 from planner.mig.suggest import suggestions
 from planner.mig.unmet import unmet_demand
 from planner.models.mig_choice import Chosen, nothing_cut, propose
-from planner.models.solve import SOLVER_NAME, SOLVER_VERSION, OnProgress, SolveStatus
-from planner.moves import VALID_MINUTES, InvariantError
-from planner.plan import SnapshotFacts, SolverFacts
+from planner.models.solve import OnProgress, SolveStatus
+from planner.plan import SnapshotFacts
 
 # So many times a pod that finds no other GPU is taken for one that must stay, before drains are given up.
 MOST_TRIES = 20
@@ -102,9 +102,7 @@ def plan_mig(
         chosen = nothing_cut(solution.problem)
         plan = planned(replace(solution, chosen=chosen, names=named(solution.problem, chosen), drains=DrainPlan()))
         verdict = check_mig_plan(plan, snapshot, settings, options)
-    if not verdict.valid:
-        first = verdict.violations[0]
-        raise InvariantError(f"the plan does not pass its own check: {first.code} {first.step} {first.message}")
+    must_hold(verdict)
     return plan
 
 
@@ -165,21 +163,12 @@ def _plan(
     reached = solution.chosen.reached
     return MigPlan(
         id="",
-        created_at=_rfc3339(now),
-        expires_at=_rfc3339(now + timedelta(minutes=VALID_MINUTES)),
+        created_at=rfc3339(now),
+        expires_at=rfc3339(now + timedelta(minutes=VALID_MINUTES)),
         snapshot=SnapshotFacts.of(snapshot, settings),
         goal=goal_text(options),
         outcome=_outcome(layouts, unmet, reached.status),
-        solver=SolverFacts(
-            name=SOLVER_NAME,
-            version=SOLVER_VERSION,
-            status=reached.status.value,
-            phases=list(reached.phases),
-            seconds=round(solution.seconds, 3),
-            seed=options.limits.seed,
-            workers=options.limits.workers,
-            time_limit_seconds=options.limits.time_limit_seconds,
-        ),
+        solver=solver_facts(reached.status.value, reached.phases, solution.seconds, options.limits),
         demand=_demand_lines(options, solution),
         gpus=gpus,
         unmet=unmet,
@@ -313,7 +302,3 @@ def _doubts(solution: _Solution) -> list[str]:
         return []
     open_phases = [phase.name for phase in reached.phases if phase.status != SolveStatus.OPTIMAL]
     return [f"it is not proved that no better plan exists ({', '.join(open_phases)})"]
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 
 from msgspec import structs
 
@@ -27,8 +26,6 @@ from planner.world import World
 __all__ = [
     "LEAST_SECONDS",
     "SHARE_OF_PHASE",
-    "SOLVER_NAME",
-    "SOLVER_VERSION",
     "OnProgress",
     "Progress",
     "Proposal",
@@ -42,8 +39,6 @@ __all__ = [
     "stay",
 ]
 
-SOLVER_NAME = "OR-Tools CP-SAT"
-SOLVER_VERSION = version("ortools")
 # So many (pod type, site) pairs make a model that is still solved in seconds.
 MAX_PAIRS = 20_000
 TOLERANCE = 1e-6

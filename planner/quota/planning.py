@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from msgspec import structs
 from ruamel.yaml.comments import CommentedMap
 
 from islander.cluster.snapshot import ClusterSnapshot
 from islander.policy.settings import PolicySettings
+from planner.making import must_hold, rfc3339, solver_facts
 from planner.models.outcome import OnProgress, SolveStatus
 from planner.models.quotas import BASELINE
-from planner.models.solve import SOLVER_NAME, SOLVER_VERSION
-from planner.plan import SnapshotFacts, SolverFacts
+from planner.plan import SnapshotFacts
 from planner.plan_words import amount
 from planner.quota.check import check_quota
 from planner.quota.emit import files_of
@@ -31,10 +31,6 @@ from planner.quota.target import target_of
 
 # Quotas are agreed on among people, and merged; beyond that the cluster has changed.
 VALID_DAYS = 7
-
-
-class InvariantError(RuntimeError):
-    """A plan that we made does not pass our own check."""
 
 
 def plan_quota(
@@ -64,21 +60,14 @@ def plan_quota(
     target = target_of(found, snapshot, settings)
     plan = QuotaPlan(
         id="",
-        created_at=_rfc3339(now),
-        expires_at=_rfc3339(now + timedelta(days=VALID_DAYS)),
+        created_at=rfc3339(now),
+        expires_at=rfc3339(now + timedelta(days=VALID_DAYS)),
         snapshot=SnapshotFacts.of(snapshot, settings),
         policy=_policy_text(options),
         survive_nodes=options.spare,
         outcome="plan",
-        solver=SolverFacts(
-            name=SOLVER_NAME,
-            version=SOLVER_VERSION,
-            status=found.solution.status.value,
-            phases=list(found.solution.phases),
-            seconds=round(time.monotonic() - started, 3),
-            seed=options.limits.seed,
-            workers=options.limits.workers,
-            time_limit_seconds=options.limits.time_limit_seconds,
+        solver=solver_facts(
+            found.solution.status.value, found.solution.phases, time.monotonic() - started, options.limits
         ),
         queues=rows_of(found, target, snapshot, settings),
         created=created_of(target, snapshot),
@@ -94,9 +83,7 @@ def plan_quota(
     )
     plan = _with_outcome(plan).with_id()
     verdict = check_quota(plan, snapshot, settings, found.fleet.capacities)
-    if not verdict.valid:
-        first = verdict.violations[0]
-        raise InvariantError(f"the plan does not pass its own check: {first.code} {first.step} {first.message}")
+    must_hold(verdict)
     return plan
 
 
@@ -134,7 +121,3 @@ def _policy_text(options: QuotaOptions) -> str:
     if options.policy is None:
         return "derived from autoscalers, pods and today's quotas"
     return f"{amount(len(options.policy.teams), 'team')} of the policy file"
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""What is wrong with a plan of MIG layouts, each thing once."""
+"""What is wrong with a plan, each thing once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from planner.plan import Violation
 
 @dataclass(slots=True)
 class Findings:
-    """The violations found so far; `where` of one is a step, `node/index` of a GPU, or empty."""
+    """The violations found so far; `where` of one is a step, `node/index` of a GPU, or empty for all of it."""
 
     found: list[Violation] = field(default_factory=list)
     _seen: set[Violation] = field(default_factory=set)
