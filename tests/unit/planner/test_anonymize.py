@@ -320,9 +320,10 @@ def test_an_invented_name_is_never_one_that_was_there() -> None:
     ],
 )
 def test_no_word_shows_up_in_an_invented_one(words: list[str]) -> None:
-    invented = [new for old, new in invented_words(words).items() if old not in KEPT_WORDS]
+    new_of = invented_words(words)
+    invented = [new for old, new in new_of.items() if old not in KEPT_WORDS]
     assert not [word for word in words if any(word in new for new in invented)]
-    assert sorted(invented) == [invented_words(words)[word] for word in sorted(words)]
+    assert sorted(invented) == [new_of[word] for word in sorted(words)]
 
 
 def test_where_every_word_is_taken_names_are_invented_all_the_same() -> None:
