@@ -8,23 +8,19 @@ from pathlib import Path
 
 from islander.policy.settings import PolicySettings
 from planner.console import Terminal
-from planner.errors import PlannerError
-from planner.interruption import Interruption, end_beside_a_solver
+from planner.interruption import Interruption
 from planner.mig.demand_file import read_demand
 from planner.mig.options import MigOptions, wanted_profile
 from planner.mig.plan import MigPlan
 from planner.options import SolveLimits
 from planner.output import Format
 from planner.plan_file import write_plan
-from planner.plan_verbs import INTERRUPTED, NOT_IN_FULL, PROPOSED
+from planner.plan_output import NOT_IN_FULL, PROPOSED, markdown, print_table, until_interrupted, write_files
 from planner.render import mig as showing
-from planner.render.table import Table, markdown_text
+from planner.render.table import Table
 from planner.solve_progress import SolveProgress
 from planner.source import Source
 from planner.verbs import read_source, warn, wrote_document, wrote_table
-
-# Tables for people end here; -o wide shows everything.
-_ROWS_SHOWN = 20
 
 
 def asked_options(
@@ -67,8 +63,8 @@ def plan_to_cut(
     detailed: bool = False,
 ) -> int:
     """Print a `MigPlan`, write it and its files where asked, and return the exit code."""
-    stop = Interruption()
-    try:
+
+    def work(stop: Interruption) -> int:
         snapshot = read_source(source, terminal)
         with stop.by_ctrl_c():
             # The solver takes long to load; every other verb does without it.
@@ -77,11 +73,9 @@ def plan_to_cut(
             with SolveProgress(terminal) as progress:
                 plan = plan_mig(snapshot, PolicySettings(), options, datetime.now(UTC), progress, stop)
             _show_plan(plan, terminal, output, file, folder)
-    except KeyboardInterrupt:
-        terminal.note("interrupted before any plan was written")
-        end_beside_a_solver(INTERRUPTED)
-        return INTERRUPTED
-    return INTERRUPTED if stop.asked else exit_code(plan, detailed=detailed)
+        return exit_code(plan, detailed=detailed)
+
+    return until_interrupted(terminal, work)
 
 
 def _show_plan(plan: MigPlan, terminal: Terminal, output: Format, file: Path | None, folder: Path | None) -> None:
@@ -89,7 +83,7 @@ def _show_plan(plan: MigPlan, terminal: Terminal, output: Format, file: Path | N
     if file is not None:
         write_plan(plan, file)
     if folder is not None:
-        write_files(plan, folder)
+        write_files(plan.files, folder)
     if not wrote_document(plan, terminal, output):
         if output is Format.MARKDOWN:
             terminal.write(plan_markdown(plan))
@@ -107,22 +101,6 @@ def exit_code(plan: MigPlan, *, detailed: bool) -> int:
     return PROPOSED if plan.node_labels else 0
 
 
-def write_files(plan: MigPlan, folder: Path) -> None:
-    """Write the plan's files into a directory, which is made when it is not there.
-
-    Raises
-    ------
-    PlannerError
-        A file cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in plan.files.items():
-            (folder / name).write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise PlannerError(f"--output-dir {folder}: {problem.strerror or problem}") from problem
-
-
 def print_plan(plan: MigPlan, terminal: Terminal, *, wide: bool = False) -> None:
     """Print a plan for people: what it achieves, the demand, the GPUs, who leaves first, what is missing."""
     terminal.lines([*showing.title_lines(plan), showing.identity_line(plan)])
@@ -131,7 +109,7 @@ def print_plan(plan: MigPlan, terminal: Terminal, *, wide: bool = False) -> None
     if wide:
         tables += [showing.not_target_table(plan), showing.label_table(plan), showing.phase_table(plan)]
     for table in tables:
-        _print_table(table, terminal, wide=wide)
+        print_table(table, terminal, wide=wide)
     told = [] if wide else [showing.not_target_line(plan)]
     lines = [line for line in (*told, *showing.suggestion_lines(plan)) if line]
     terminal.lines(["", *lines] if lines else [])
@@ -139,23 +117,10 @@ def print_plan(plan: MigPlan, terminal: Terminal, *, wide: bool = False) -> None
 
 def plan_markdown(plan: MigPlan) -> str:
     """Return a plan as Markdown, ready for a merge request."""
-    lines = [str(line) for line in (*showing.title_lines(plan), showing.identity_line(plan))]
-    blocks = [f"**{lines[0]}**", "  \n".join(lines[1:])]
-    tables = [showing.demand_table(plan), showing.gpu_table(plan, alike=True), showing.drain_table(plan)]
-    tables += [showing.unmet_table(plan), showing.label_table(plan)]
-    blocks += [markdown_text(table) for table in tables if table.rows]
+    blocks: list[Table | str] = [showing.demand_table(plan), showing.gpu_table(plan, alike=True)]
+    blocks += [showing.drain_table(plan), showing.unmet_table(plan), showing.label_table(plan)]
     blocks += [showing.not_target_line(plan), "  \n".join(line.strip() for line in showing.suggestion_lines(plan))]
-    return "\n\n".join(block.rstrip("\n") for block in blocks if block) + "\n"
-
-
-def _print_table(table: Table, terminal: Terminal, *, wide: bool) -> None:
-    if not table.rows:
-        return
-    terminal.lines([""])
-    shown = Table(table.columns, table.rows if wide else table.rows[:_ROWS_SHOWN])
-    terminal.table(shown)
-    if len(shown.rows) < len(table.rows):
-        terminal.lines([f"{len(table.rows) - len(shown.rows)} more rows; -o wide shows all"])
+    return markdown([*showing.title_lines(plan), showing.identity_line(plan)], blocks)
 
 
 def _tell_what_next(plan: MigPlan, terminal: Terminal, file: Path | None, folder: Path | None) -> None:

@@ -115,13 +115,14 @@ def _document(data: bytes, where: str) -> Any:
         text = data.decode()
     except UnicodeDecodeError as problem:
         raise PlannerError(f"{where}: not a plan: the file is no text") from problem
-    if text.lstrip().startswith(("{", "[")):
-        try:
-            return msgspec.json.decode(text)
-        except msgspec.DecodeError as problem:
-            raise PlannerError(f"{where}: broken JSON: {problem}") from problem
     try:
+        if text.lstrip().startswith(("{", "[")):
+            return msgspec.json.decode(text)
         return YAML(typ="safe", pure=True).load(text)
+    except msgspec.DecodeError as problem:
+        raise PlannerError(f"{where}: broken JSON: {problem}") from problem
+    except (ValueError, RecursionError) as problem:
+        raise PlannerError(f"{where}: not a plan: {problem}") from problem
     except YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark is not None else ""

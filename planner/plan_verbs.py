@@ -13,24 +13,30 @@ from islander.policy.settings import PolicySettings
 from planner.check import check_plan
 from planner.console import Terminal
 from planner.errors import PlannerError
-from planner.interruption import Interruption, end_beside_a_solver
+from planner.interruption import Interruption
 from planner.mig.plan import MigPlan
 from planner.options import PlanOptions
 from planner.output import Format
 from planner.pictures import NodePicture, pictures
 from planner.plan import MovePlan, PlanVerdict
 from planner.plan_file import AnyPlan, read_any_plan, write_output, write_plan
+from planner.plan_output import (
+    NOT_IN_FULL,
+    NOT_VALID,
+    PROPOSED,
+    ROWS_SHOWN,
+    markdown,
+    print_table,
+    tell_of_more,
+    until_interrupted,
+)
 from planner.plan_words import amount
 from planner.quota.plan import QuotaPlan
 from planner.render import moves as showing
-from planner.render.table import Column, Table, markdown_text
+from planner.render.table import Column, Table
 from planner.solve_progress import SolveProgress
 from planner.source import Source
 from planner.verbs import read_source, warn, wrote_document, wrote_table
-
-PROPOSED, NOT_IN_FULL, NOT_VALID, INTERRUPTED = 2, 3, 4, 130
-# Tables for people end here; -o wide shows everything.
-_ROWS_SHOWN = 20
 
 
 def plan_to_move(
@@ -43,8 +49,8 @@ def plan_to_move(
     detailed: bool = False,
 ) -> int:
     """Print a `MovePlan`, write it to `file` if there is one, and return the exit code."""
-    stop = Interruption()
-    try:
+
+    def work(stop: Interruption) -> int:
         snapshot = read_source(source, terminal)
         with stop.by_ctrl_c():
             # The solver takes long to load; every other verb does without it.
@@ -53,11 +59,9 @@ def plan_to_move(
             with SolveProgress(terminal) as progress:
                 plan = plan_moves(snapshot, PolicySettings(), options, datetime.now(UTC), progress, stop)
             _show_plan(plan, snapshot, terminal, output, file)
-    except KeyboardInterrupt:
-        terminal.note("interrupted before any plan was written")
-        end_beside_a_solver(INTERRUPTED)
-        return INTERRUPTED
-    return INTERRUPTED if stop.asked else exit_code(plan, detailed=detailed)
+        return exit_code(plan, detailed=detailed)
+
+    return until_interrupted(terminal, work)
 
 
 def _show_plan(
@@ -89,7 +93,7 @@ def print_plan(plan: MovePlan, drawn: list[NodePicture], terminal: Terminal, *, 
     """Print a plan for people: what it achieves, the nodes, the steps and their risks, what stays as it is."""
     terminal.lines([*showing.title_lines(plan), showing.identity_line(plan)])
     print_body(plan, drawn, terminal, wide=wide)
-    _print_table(showing.outlook_table(plan), terminal, wide=True)
+    print_table(showing.outlook_table(plan), terminal, wide=True)
 
 
 def print_body(
@@ -107,38 +111,35 @@ def print_body(
     letters
         Which letter stands for which workload; by default those of the nodes that are shown.
     """
-    shown = drawn if wide else drawn[:_ROWS_SHOWN]
+    shown = drawn if wide else drawn[:ROWS_SHOWN]
     if shown:
         terminal.lines([""])
         letters = showing.letters_for(shown) if letters is None else letters
         terminal.table(showing.node_table(shown, letters, terminal.glyphs))
-        _more(len(drawn) - len(shown), "nodes", terminal)
+        tell_of_more(len(drawn) - len(shown), "nodes", terminal)
         terminal.lines([showing.legend(shown, letters)])
     tables = [showing.step_table(plan, wide=wide, risks=wide), showing.admission_table(plan)]
     tables += [showing.refusal_table(plan)]
     for table in tables:
-        _print_table(table, terminal, wide=wide)
+        print_table(table, terminal, wide=wide)
         if table is tables[0] and not wide:
             terminal.lines(showing.risk_lines(plan))
     if wide:
-        _print_table(showing.immovable_table(plan), terminal, wide=True)
-        _print_table(showing.phase_table(plan), terminal, wide=True)
+        print_table(showing.immovable_table(plan), terminal, wide=True)
+        print_table(showing.phase_table(plan), terminal, wide=True)
     elif plan.immovable:
         terminal.lines(["", showing.immovable_line(plan)])
 
 
 def plan_markdown(plan: MovePlan, drawn: list[NodePicture], terminal: Terminal) -> str:
     """Return a plan as Markdown, ready for a merge request."""
-    lines = [str(line) for line in (*showing.title_lines(plan), showing.identity_line(plan))]
-    blocks = [f"**{lines[0]}**", "  \n".join(lines[1:])]
+    blocks: list[Table | str] = []
     if drawn:
         letters = showing.letters_for(drawn)
-        table = showing.node_table(drawn, letters, terminal.glyphs, code=True)
-        blocks += [markdown_text(table), showing.legend(drawn, letters)]
-    tables = [showing.step_table(plan), showing.admission_table(plan), showing.refusal_table(plan)]
-    blocks += [markdown_text(table) for table in (*tables, showing.outlook_table(plan)) if table.rows]
-    blocks += [line for line in [showing.immovable_line(plan)] if line]
-    return "\n\n".join(block.rstrip("\n") for block in blocks if block) + "\n"
+        blocks += [showing.node_table(drawn, letters, terminal.glyphs, code=True), showing.legend(drawn, letters)]
+    blocks += [showing.step_table(plan), showing.admission_table(plan), showing.refusal_table(plan)]
+    blocks += [showing.outlook_table(plan), showing.immovable_line(plan)]
+    return markdown([*showing.title_lines(plan), showing.identity_line(plan)], blocks)
 
 
 def judge_plan(name: str, source: Source, terminal: Terminal, output: Format) -> int:
@@ -235,20 +236,6 @@ def _print_what_next(plan: MovePlan, terminal: Terminal, file: Path | None) -> N
         name = str(file) if file is not None else "PLAN (write it with --output-file)"
         terminal.note(f"it expires at {plan.expires_at}; judge it again: islander check {name}")
         terminal.note(f"for the review: islander report {name} --output-file report.html")
-
-
-def _print_table(table: Table, terminal: Terminal, *, wide: bool) -> None:
-    if not table.rows:
-        return
-    terminal.lines([""])
-    shown = Table(table.columns, table.rows if wide else table.rows[:_ROWS_SHOWN])
-    terminal.table(shown)
-    _more(len(table.rows) - len(shown.rows), "rows", terminal)
-
-
-def _more(number: int, what: str, terminal: Terminal) -> None:
-    if number > 0:
-        terminal.lines([f"{number} more {what}; -o wide shows all"])
 
 
 def _violation_table(verdict: PlanVerdict) -> Table:

@@ -5,22 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rich.text import Text
+
 from islander.policy.settings import PolicySettings
 from planner.console import Terminal
-from planner.errors import PlannerError
 from planner.interruption import end_beside_a_solver
 from planner.output import Format
 from planner.plan_file import write_plan
+from planner.plan_output import INTERRUPTED, NOT_IN_FULL, PROPOSED, markdown, print_table, write_files
 from planner.quota.options import QuotaOptions
 from planner.quota.plan import QuotaPlan
 from planner.quota.sources import yaml_sources
 from planner.render import quota as showing
-from planner.render.table import Table, markdown_text
+from planner.render.table import Table
 from planner.solve_progress import SolveProgress
 from planner.source import Source
 from planner.verbs import read_source, warn, wrote_document, wrote_table
 
-PROPOSED, NOT_IN_FULL, INTERRUPTED = 2, 3, 130
 _NO_ANSWER = "no-answer-in-time"
 _INTERRUPTED_WARNING = "the search was interrupted"
 # Tables for people end here; -o wide shows everything.
@@ -57,7 +58,7 @@ def plan_quotas(
         terminal.note(f"nothing is written to {directory}: there was no answer in time; see --time-limit")
         directory = None
     if directory is not None:
-        write_files(plan, directory)
+        write_files(plan.files, directory)
     show(plan, terminal, output)
     _tell_what_next(plan, terminal, file, directory)
     return exit_code(plan, detailed=detailed)
@@ -75,46 +76,24 @@ def show(plan: QuotaPlan, terminal: Terminal, output: Format) -> None:
 
 def print_plan(plan: QuotaPlan, terminal: Terminal, *, wide: bool = False) -> None:
     """Print a plan for people."""
-    terminal.lines([*showing.title_lines(plan), showing.identity_line(plan), *showing.object_lines(plan)])
+    terminal.lines(_title(plan))
     for table in _tables(plan, wide=wide):
-        shown = Table(table.columns, table.rows if wide else table.rows[:_ROWS_SHOWN])
-        if not table.rows:
-            continue
-        terminal.lines([""])
-        terminal.table(shown)
-        if len(shown.rows) < len(table.rows):
-            terminal.lines([f"{len(table.rows) - len(shown.rows)} more rows; -o wide shows all"])
+        print_table(table, terminal, wide=wide, most=_ROWS_SHOWN)
 
 
 def plan_markdown(plan: QuotaPlan) -> str:
     """Return a plan as Markdown, ready for a merge request."""
-    told = (*showing.title_lines(plan), showing.identity_line(plan), *showing.object_lines(plan))
-    lines = [str(line) for line in told]
-    blocks = [f"**{lines[0]}**", "  \n".join(lines[1:])]
-    blocks += [markdown_text(table) for table in _tables(plan, wide=False) if table.rows]
-    return "\n\n".join(block.rstrip("\n") for block in blocks) + "\n"
+    return markdown(_title(plan), _tables(plan, wide=False))
+
+
+def _title(plan: QuotaPlan) -> list[Text | str]:
+    return [*showing.title_lines(plan), showing.identity_line(plan), *showing.object_lines(plan)]
 
 
 def _tables(plan: QuotaPlan, *, wide: bool) -> list[Table]:
     tables = [showing.quota_table(plan, wide=wide), showing.flavor_table(plan), showing.unmet_table(plan)]
     tables.append(showing.finding_table(plan))
     return [*tables, showing.witness_table(plan), showing.phase_table(plan)] if wide else tables
-
-
-def write_files(plan: QuotaPlan, directory: Path) -> None:
-    """Write the files of a plan; the directory is made when it is not there.
-
-    Raises
-    ------
-    PlannerError
-        A file cannot be written.
-    """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, text in plan.files.items():
-            (directory / name).write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise PlannerError(f"--output-dir {directory}: {problem.strerror}") from problem
 
 
 def exit_code(plan: QuotaPlan, *, detailed: bool) -> int:
