@@ -134,11 +134,6 @@ def read_parted(text: str) -> tuple[dict[str, Any], list[str]]:
     return configs, found
 
 
-def parted_errors(text: str) -> list[str]:
-    """Return everything that mig-parted would refuse in a file, or that it would apply twice to one GPU."""
-    return read_parted(text)[1]
-
-
 def indexes_of(
     entries: Sequence[Mapping[str, Any]], gpus: Mapping[int, Collection[str]]
 ) -> dict[int, list[tuple[bool, Counts]]]:

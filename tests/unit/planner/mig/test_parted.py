@@ -3,7 +3,7 @@
 import pytest
 from ruamel.yaml import YAML
 
-from planner.mig.parted import config_name, node_config, parted_errors, parted_text, read_parted
+from planner.mig.parted import config_name, node_config, parted_text, read_parted
 
 SEVEN = (("1g.10gb", 7),)
 H100 = ("0x233010DE",)
@@ -13,6 +13,10 @@ A100 = ("0x20B210DE", "0x20B510DE")
 def a_file(*entries: str, name: str = "some", version: str = "v1") -> str:
     listed = "".join(f"    - {entry}\n" for entry in entries)
     return f"version: {version}\nmig-configs:\n  {name}:\n{listed}"
+
+
+def errors_of(text: str) -> list[str]:
+    return read_parted(text)[1]
 
 
 GOOD = "{devices: [0], mig-enabled: true, mig-devices: {1g.10gb: 7}}"
@@ -35,7 +39,7 @@ GOOD = "{devices: [0], mig-enabled: true, mig-devices: {1g.10gb: 7}}"
     ],
 )
 def test_a_file_that_mig_parted_takes_has_no_error(entries):
-    assert parted_errors(a_file(*entries)) == []
+    assert errors_of(a_file(*entries)) == []
 
 
 @pytest.mark.parametrize(
@@ -88,7 +92,7 @@ def test_a_file_that_mig_parted_takes_has_no_error(entries):
     ],
 )
 def test_what_mig_parted_would_refuse_or_fight_over_is_found(text, error):
-    assert any(error in found for found in parted_errors(text)), parted_errors(text)
+    assert any(error in found for found in errors_of(text)), errors_of(text)
 
 
 def test_a_configuration_names_every_index_once_and_those_that_are_cut_alike_together():
@@ -101,7 +105,7 @@ def test_a_filter_stands_only_where_products_differ():
     mixed = node_config([(0, SEVEN, H100), (1, SEVEN, A100)])
     assert [e.device_filter for e in same] == [()]
     assert [(e.devices, e.device_filter) for e in mixed] == [((0,), H100), ((1,), A100)]
-    assert parted_errors(parted_text({"n": mixed})) == []
+    assert errors_of(parted_text({"n": mixed})) == []
 
 
 def test_a_node_that_is_cut_alike_has_a_readable_name():

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from islander.cluster.snapshot_json import encode_snapshot
 from planner.cli import main
-from planner.mig.parted import parted_errors
+from planner.mig.parted import read_parted
 from tests.builders import a_pod, a_snapshot
 from tests.mig_builders import a_mig_node, a_mig_pod
 
@@ -48,7 +48,7 @@ def test_the_plan_is_json_with_the_keys_of_the_contract(capsys, file):
         assert {"node", "index", "product", "before", "after", "keeps", "drains", "created"} <= gpu.keys()
         assert all(instance.keys() == {"profile", "start"} for instance in gpu["after"])
     assert list(plan["nodeLabels"]) == ["b"]
-    assert parted_errors(plan["files"]["mig-parted.yaml"]) == []
+    assert read_parted(plan["files"]["mig-parted.yaml"])[1] == []
 
 
 def test_yaml_says_what_json_says(capsys, file):
