@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import networkx as nx
 
@@ -14,15 +14,13 @@ from islander.policy.reasons import Code, MoveCode
 from islander.policy.settings import PolicySettings
 from planner.findings import Findings
 from planner.mig.demand import Demand, may_run
-from planner.mig.fleet import Fleet, FleetNode
+from planner.mig.fleet import Fleet, FleetNode, spare_by_product
 from planner.mig.islands import is_uniform, packs
 from planner.mig.patterns import idle_mask, is_unsure
 from planner.mig.plan import MigPlan
 from planner.mig.pod_demand import RUNNING, running_demands, waits_for_whole, whole_shape
-from planner.mig.tolerance import product_of, tolerates
+from planner.mig.tolerance import tolerates
 from planner.problem import is_waiting
-
-_Key = tuple[str, str, str]
 
 
 def check_demand(plan: MigPlan, fleet: Fleet, snapshot: ClusterSnapshot, findings: Findings) -> None:
@@ -57,25 +55,24 @@ def check_demand(plan: MigPlan, fleet: Fleet, snapshot: ClusterSnapshot, finding
         findings.add("", MoveCode.PLAN_INCONSISTENT, message)
 
 
-def _free_by_node(plan: MigPlan, fleet: Fleet) -> dict[str, Counter[str]]:
-    """Return the free instances of each node after the plan, by profile; those of drained pods are gone."""
-    free = {node.name: Counter(dict(node.spare)) for node in fleet.nodes if node.takes_pods}
+def _free_by_node(plan: MigPlan, fleet: Fleet) -> dict[str, Counter[tuple[str, str]]]:
+    """Return the free instances of each node after the plan, by (product, profile); those of drained pods are gone."""
+    free = {node.name: Counter(spare_by_product(node)) for node in fleet.nodes if node.takes_pods}
     known = {(node.name, gpu.index): gpu for node in fleet.nodes for gpu in node.gpus}
-    for gpu in plan.gpus:
-        if gpu.created or len(gpu.keeps) != len(gpu.before):
-            free[gpu.node].subtract(dict(known[gpu.node, gpu.index].free))
-            free[gpu.node].update(instance.profile for instance in gpu.created)
+    for told in plan.gpus:
+        if told.created or len(told.keeps) != len(told.before):
+            gpu = known[told.node, told.index]
+            free[told.node].subtract({(gpu.product, profile): count for profile, count in gpu.free})
+            free[told.node].update((gpu.product, instance.profile) for instance in told.created)
     return free
 
 
-def _served(asked: list[Demand], free: Mapping[str, Counter[str]], fleet: Fleet) -> int:
+def _served(asked: list[Demand], free: Mapping[str, Counter[tuple[str, str]]], fleet: Fleet) -> int:
     """Return how many of the wanted instances can be given out at the same time: a maximum flow."""
     supply: Counter[tuple[tuple[bool, ...], str, str]] = Counter()
     for node in fleet.nodes:
         runs = tuple(may_run(demand, node) for demand in asked)
-        products = {gpu.product for gpu in node.gpus} | {product_of(node.node)}
-        for profile, count in free.get(node.name, Counter()).items():
-            product = _product_of(node, profile, products)
+        for (product, profile), count in free.get(node.name, Counter()).items():
             if count > 0:
                 supply[runs, product, profile] += count
     graph: nx.DiGraph[object] = nx.DiGraph()
@@ -89,18 +86,6 @@ def _served(asked: list[Demand], free: Mapping[str, Counter[str]], fleet: Fleet)
     for key, count in supply.items():
         graph.add_edge(key, "sink", capacity=count)
     return int(nx.maximum_flow_value(graph, "source", "sink"))
-
-
-def _product_of(node: FleetNode, profile: str, products: Iterable[str]) -> str:
-    """Return the product whose instances of a profile a node has, now or after the plan."""
-    for gpu in node.gpus:
-        if any(instance.profile == profile for instance in gpu.instances):
-            return gpu.product
-    label = product_of(node.node)
-    own = [
-        g.product for g in node.gpus if g.geometry is not None and any(p.name == profile for p in g.geometry.profiles)
-    ]
-    return own[0] if own and label not in own else label or next(iter(sorted(products)), "")
 
 
 def check_waiting(

@@ -15,7 +15,6 @@ from islander.cluster.snapshot import ClusterSnapshot
 from islander.hardware.links import Hardware
 from islander.hardware.mig import geometry_for, profile_of_resource
 from islander.hardware.presets import unknown_hardware
-from islander.hardware.products import parse_product_label
 from islander.policy.fit import not_schedulable
 from islander.policy.occupancy import GpuState, gpu_state
 from islander.policy.reasons import Code, MoveCode
@@ -23,6 +22,7 @@ from islander.policy.selectors import selects
 from planner.errors import PlannerError
 from planner.mig.gpus import FleetGpu, Use, canonical, devices_of, distrust, gpus_of_node
 from planner.mig.options import MigOptions
+from planner.mig.tolerance import product_of
 from planner.selector import parse_selector
 
 MIXED, SINGLE, NO_STRATEGY = "mixed", "single", ""
@@ -81,6 +81,20 @@ class FleetNode:
         return sliced_as(self.node)
 
 
+def spare_by_product(node: FleetNode) -> dict[tuple[str, str], int]:
+    """Return the free instances of a node by (product, profile), as far as its GPUs tell; the rest has its label's."""
+    found: Counter[tuple[str, str]] = Counter()
+    for profile, spare in node.spare:
+        left = spare
+        holders = sorted({gpu.product for gpu in node.gpus if profile in dict(gpu.counts)})
+        for product in holders:
+            own = sum(dict(gpu.free).get(profile, 0) for gpu in node.gpus if gpu.product == product)
+            found[product, profile] += min(own, left)
+            left -= min(own, left)
+        found[holders[0] if holders else product_of(node.node), profile] += left
+    return {key: count for key, count in sorted(found.items()) if count}
+
+
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """All nodes with NVIDIA GPUs, by name, and what is uncertain about them."""
@@ -120,7 +134,7 @@ def _with(node: FleetNode, closed: Closed) -> FleetNode:
 
 
 def _node(node: Node, pods: Sequence[Pod], strategy: str, *, dra: bool) -> FleetNode | None:
-    product = parse_product_label(node.label(names.GPU_PRODUCT) or "").name
+    product = product_of(node)
     offers = any(
         name == names.NVIDIA_GPU or name.startswith(names.MIG_RESOURCE_PREFIX)
         for name, count in (*node.capacity.extended, *node.allocatable.extended)

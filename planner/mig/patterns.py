@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from islander.hardware.links import gpus_of, mask_of
 from islander.hardware.mig import Geometry
 from planner.mig.demand import WholeNeed
-from planner.mig.fleet import SINGLE, FleetNode
+from planner.mig.fleet import SINGLE, FleetNode, spare_by_product
 from planner.mig.gpus import FleetGpu, Use
 from planner.mig.islands import choices, fitting, gpus_in_islands, is_uniform
 from planner.mig.layouts import Counts, placed, room_mib, whole_layout
@@ -146,8 +146,7 @@ class Patterns:
             supply: Counter[tuple[str, str]] = Counter()
             for name, number in counts:
                 supply[product, name] += number * len(node.gpus)
-            for name, number in node.spare:
-                supply[product, name] -= number
+            supply.subtract(spare_by_product(node))
             yield Pattern(
                 given=mask_of(gpu.index for gpu in node.gpus),
                 taken=(),

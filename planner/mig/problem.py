@@ -10,13 +10,12 @@ from islander.cluster import names
 from islander.hardware.mig import Geometry
 from planner.mig.demand import Demand, WholeNeed, geometries_in
 from planner.mig.demands import Demands
-from planner.mig.fleet import SINGLE, Fleet, FleetNode
+from planner.mig.fleet import SINGLE, Fleet, FleetNode, spare_by_product
 from planner.mig.gpus import FleetGpu, Use
 from planner.mig.islands import is_uniform
 from planner.mig.layouts import Counts, layouts_within
 from planner.mig.legality import Legality
 from planner.mig.patterns import Pattern, Patterns, gives_mib, idle_mask, is_unsure
-from planner.mig.tolerance import product_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +140,8 @@ class _Builder:
         for node in self._nodes:
             site = sites.setdefault(self._runs[node.name], len(sites))
             groups[site, self._stays[node.name], *self._alike(node)].append(node)
-            for profile, count in node.spare:
-                spare[site, _product_with(node, profile), profile] += count
+            for (product, profile), count in spare_by_product(node).items():
+                spare[site, product, profile] += count
         patterns = Patterns(self._geometries, self._layouts, self._wholes, self._stays)
         classes: list[NodeClass] = []
         sliced: list[SlicedGpus] = []
@@ -228,8 +227,3 @@ def _evictable(fleet: Fleet, leaving: Collection[str]) -> Iterator[WholeNeed]:
                 pod = fleet.pods[gpu.pods[0]]
                 if pod.spec.requests.count(names.NVIDIA_GPU) == 1:
                     yield WholeNeed((), 1, pod.spec.priority, pod, (pod.key,), running=True)
-
-
-def _product_with(node: FleetNode, profile: str) -> str:
-    """Return the product whose GPUs are cut into a profile on a node."""
-    return next((g.product for g in node.gpus if any(i.profile == profile for i in g.instances)), product_of(node.node))

@@ -8,10 +8,12 @@ import pytest
 from msgspec import structs
 
 from islander.cluster.node import Node
+from planner.mig.options import MigOptions, WantedProfile
 from planner.mig.plan import MigPlan
-from tests.builders import a_snapshot, resources
-from tests.mig_builders import a_mig_node, a_mig_pod
-from tests.unit.planner.mig.test_planning import cut, planned
+from planner.mig.planning import plan_mig
+from tests.builders import H100, a_snapshot, resources
+from tests.mig_builders import A100, a_mig_node, a_mig_pod
+from tests.unit.planner.mig.test_planning import NOW, SETTINGS, cut, planned
 
 
 def closed(plan: MigPlan) -> list[tuple[str, str]]:
@@ -65,3 +67,17 @@ def test_instances_that_the_report_does_not_tell_of_are_not_ended(offered: dict[
 def test_instances_that_the_device_plugin_has_not_registered_yet_are_believed() -> None:
     node = offering(a_mig_node(cut={0: [("1g.10gb", 0), ("1g.10gb", 1)]}), 7)
     assert planned(a_snapshot(node), "1g.10gb=2").outcome == "nothing-to-do"
+
+
+@pytest.mark.parametrize("pod", ["default/m1", ""])
+def test_instances_of_one_name_count_for_the_product_whose_gpu_has_them(pod: str) -> None:
+    """A node with an A100 that is cut, and an H100 that is not: both call the smallest instance 1g.10gb."""
+    node = a_mig_node(gpus=2, cut={0: [("1g.10gb", start, pod) for start in (0, 1)]})
+    assert node.gpu_report is not None
+    products = {0: A100, 1: ""}
+    report = (structs.replace(gpu, product=products[gpu.index]) for gpu in node.gpu_report.gpus)
+    node = structs.replace(node, gpu_report=structs.replace(node.gpu_report, gpus=tuple(report)))
+    snapshot = a_snapshot(node, *([a_mig_pod("m1", count=2, node="n1")] if pod else []))
+    asks = MigOptions(profiles=(WantedProfile("1g.10gb", 2, product=H100),), asked=True)
+    plan = plan_mig(snapshot, SETTINGS, asks, NOW)
+    assert cut(plan) == {("n1", 1): ["1g.10gb", "1g.10gb"]}
