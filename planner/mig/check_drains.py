@@ -41,6 +41,8 @@ def check_drains(
             findings.add(step.id, refusal.code, f"{step.pod} cannot move to {step.to_node}")
             continue
         world = world.arrived(pod, step.to_node)
+        if step.wave < 1:
+            findings.add(step.id, MoveCode.PLAN_INCONSISTENT, f"step {step.id} is in wave {step.wave}")
         workload, budget = may_leave.judge.workload_of(pod), may_leave.judge.budget_of(pod)
         workloads[step.wave, workload] += 1
         if workloads[step.wave, workload] > 1:

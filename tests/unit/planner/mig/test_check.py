@@ -248,6 +248,7 @@ def test_drains_with_steps_hold():
         (lambda p: structs.replace(p, steps=[structs.replace(s, to_node="n1") for s in p.steps]), "PLAN_INCONSISTENT"),
         (lambda p: structs.replace(p, steps=[structs.replace(s, uid="else") for s in p.steps]), "STALE_POD"),
         (lambda p: structs.replace(p, steps=[]), "PLAN_INCONSISTENT"),
+        (lambda p: structs.replace(p, steps=[structs.replace(s, wave=0) for s in p.steps]), "PLAN_INCONSISTENT"),
         (lambda p: structs.replace(p, steps=[*p.steps, structs.replace(p.steps[0], wave=2)]), "PLAN_INCONSISTENT"),
     ],
 )
