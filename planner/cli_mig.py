@@ -19,7 +19,10 @@ from planner.flags import (
     NoHeaders,
     Output,
     Quiet,
+    Seed,
+    TimeLimit,
     Verbose,
+    Workers,
 )
 from planner.options import SolveLimits
 from planner.output import Format
@@ -28,7 +31,6 @@ from planner.source import Source
 
 _WHAT = "What is planned"
 _MAY = "What the plan may do"
-_SOLVER = "How long it may search"
 
 
 class Strategy(StrEnum):
@@ -74,16 +76,9 @@ def mig(
         Strategy | None,
         typer.Option(help="Plan for this MIG strategy, whatever labels say.", rich_help_panel=_MAY),
     ] = None,
-    time_limit: Annotated[
-        str, typer.Option(metavar="DURATION", help="Such as 10s, 2m.", rich_help_panel=_SOLVER)
-    ] = "10s",
-    workers: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, max=64, help="Threads; more than 1 may give another plan.", rich_help_panel=_SOLVER
-        ),
-    ] = 1,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, rich_help_panel=_SOLVER)] = 0,
+    time_limit: TimeLimit = "10s",
+    workers: Workers = 1,
+    seed: Seed = 0,
     output: Output = Format.TABLE,
     output_file: Annotated[
         Path | None,

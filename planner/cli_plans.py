@@ -21,7 +21,10 @@ from planner.flags import (
     NoHeaders,
     Output,
     Quiet,
+    Seed,
+    TimeLimit,
     Verbose,
+    Workers,
     examples,
 )
 from planner.options import Goal, PlanOptions, SolveLimits
@@ -31,7 +34,6 @@ from planner.source import Source
 
 _WHAT = "What is planned"
 _MAY = "What the plan may do"
-_SOLVER = "How long it may search"
 
 plans = typer.Typer(
     help="Plan changes; nothing is changed.",
@@ -99,16 +101,9 @@ def moves(
     protect: Annotated[
         str, typer.Option(metavar="SELECTOR", help="Pods with these labels stay.", rich_help_panel=_MAY)
     ] = "",
-    time_limit: Annotated[
-        str, typer.Option(metavar="DURATION", help="Such as 10s, 2m.", rich_help_panel=_SOLVER)
-    ] = "10s",
-    workers: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, max=64, help="Threads; more than 1 may give another plan.", rich_help_panel=_SOLVER
-        ),
-    ] = 1,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, rich_help_panel=_SOLVER)] = 0,
+    time_limit: TimeLimit = "10s",
+    workers: Workers = 1,
+    seed: Seed = 0,
     output: Output = Format.TABLE,
     output_file: Annotated[
         Path | None,

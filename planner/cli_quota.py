@@ -18,7 +18,10 @@ from planner.flags import (
     NoHeaders,
     Output,
     Quiet,
+    Seed,
+    TimeLimit,
     Verbose,
+    Workers,
     examples,
 )
 from planner.options import SolveLimits
@@ -27,7 +30,6 @@ from planner.seconds import seconds_of
 from planner.source import Source
 
 _WHAT = "What is planned"
-_SOLVER = "How long it may search"
 _FILES = "What is written"
 
 EPILOG = examples(
@@ -57,16 +59,9 @@ def quota(
             metavar="N", min=0, help="Guarantees hold when N nodes of a flavor are lost.", rich_help_panel=_WHAT
         ),
     ] = None,
-    time_limit: Annotated[
-        str, typer.Option(metavar="DURATION", help="Such as 10s, 2m.", rich_help_panel=_SOLVER)
-    ] = "10s",
-    workers: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, max=64, help="Threads; more than 1 may give another plan.", rich_help_panel=_SOLVER
-        ),
-    ] = 1,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, rich_help_panel=_SOLVER)] = 0,
+    time_limit: TimeLimit = "10s",
+    workers: Workers = 1,
+    seed: Seed = 0,
     output: Output = Format.TABLE,
     output_dir: Annotated[
         Path | None,

@@ -11,6 +11,7 @@ from planner.output import Format
 
 _FROM = "Where the cluster comes from"
 _SHOW = "What is shown"
+_SOLVER = "How long it may search"
 
 Files = Annotated[
     list[str],
@@ -31,6 +32,14 @@ ExtenderCa = Annotated[
 Kubeconfig = Annotated[str | None, typer.Option(metavar="FILE", help="Kubeconfig file.", rich_help_panel=_FROM)]
 Context = Annotated[str | None, typer.Option(metavar="NAME", help="Kubeconfig context.", rich_help_panel=_FROM)]
 As = Annotated[str | None, typer.Option("--as", metavar="USER", help="User to impersonate.", rich_help_panel=_FROM)]
+TimeLimit = Annotated[str, typer.Option(metavar="DURATION", help="Such as 10s, 2m.", rich_help_panel=_SOLVER)]
+Workers = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, max=64, help="Threads; more than 1 may give another plan.", rich_help_panel=_SOLVER
+    ),
+]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, rich_help_panel=_SOLVER)]
 Output = Annotated[Format, typer.Option("-o", "--output", help="Format of the result.", rich_help_panel=_SHOW)]
 Namespace = Annotated[
     str | None, typer.Option("-n", "--namespace", help="Pods of this namespace only.", rich_help_panel=_SHOW)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from islander.cluster import names
 from islander.cluster.machine import hardware_of, is_shared
@@ -121,16 +121,11 @@ class Fleet:
             dra = snapshot.has_devices(node.name, names.NVIDIA_GPU)
             if found := _node(node, here, options.strategy, dra=dra):
                 if found.closed is None and not selects(selector, dict(node.labels)):
-                    found = _with(found, Closed(MoveCode.NOT_SELECTED, f"--nodes {options.nodes} does not select it"))
+                    why = f"--nodes {options.nodes} does not select it"
+                    found = replace(found, closed=Closed(MoveCode.NOT_SELECTED, why))
                 nodes.append(found)
                 warnings += _doubts(found)
         return cls(tuple(nodes), {pod.key: pod for pod in snapshot.pods if not pod.finished}, tuple(warnings))
-
-
-def _with(node: FleetNode, closed: Closed) -> FleetNode:
-    return FleetNode(
-        node.node, node.strategy, node.gpus, node.hardware, node.spare, closed, node.takes_pods, node.state
-    )
 
 
 def _node(node: Node, pods: Sequence[Pod], strategy: str, *, dra: bool) -> FleetNode | None:
